@@ -1,0 +1,122 @@
+"""The exception tree of kgen; every layer may import this module, and this module imports none of them.
+
+    KgenError
+      SpecError       a field of a spec is wrong        (diagnostics with path, line, column)
+      BudgetError     a spec does not fit the hardware  (the same, with the sum that failed)
+      PlanError       no schedule for this combination
+      RenderError     a template and its plan disagree
+      CompileError    a compiler refused the source, or its report fails the gate
+      ToolchainError  the compiler environment is missing or broken
+      LaunchError     a launch precondition failed, or the driver returned an error
+      VerifyError     a comparison could not be made
+      DeviceError     no usable GPU or GPU library on this machine
+      EmulatorError   the emulator cannot take this input
+
+Exit codes of the command line (`exit_code`): 1 the answer is no, 2 the question was wrong, 3 this machine cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One finding about one field, printable without its file.
+
+    line and column count from 1; column 0 means that no position is known.
+    table holds the lines of the sum that failed, fixes the changes that were tried and fit.
+    """
+
+    path: str
+    line: int
+    column: int
+    field: str
+    what: str
+    source: str = ""
+    table: tuple[str, ...] = ()
+    fixes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        place = f"{self.path}:{self.line}:{self.column}" if self.line else self.path
+        field = f"{self.field}: " if self.field else ""
+        lines = [f"{place}: {field}{self.what}"]
+        if self.line and self.source:
+            lines.append(f"{self.line:>6} | {self.source}")
+            lines.append(f"{'':>6} | {' ' * (self.column - 1)}^")
+        lines += [f"    {row}" for row in self.table]
+        lines += [f"    fix: {fix}" for fix in self.fixes]
+        return "\n".join(lines)
+
+
+class KgenError(Exception):
+    """Base of every error that kgen raises on purpose. The text says what, where and how to mend it."""
+
+    exit_code = 2
+
+
+class _DiagnosticError(KgenError):
+    """Carries every finding of one file, in file order."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = tuple(diagnostics)
+        super().__init__("\n".join(str(d) for d in self.diagnostics))
+
+
+class SpecError(_DiagnosticError):
+    """A spec file has missing, unknown, duplicate or wrong fields."""
+
+
+class BudgetError(_DiagnosticError):
+    """A well-formed spec needs more than the hardware has."""
+
+
+class PlanError(KgenError):
+    """The combination is legal but kgen has no schedule for it."""
+
+
+class RenderError(KgenError):
+    """A template asks for something that its plan or the PTX library does not have."""
+
+
+class CompileError(KgenError):
+    """A compiler or the ptxas gate refused the source; `log` is the compiler's whole output."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, log: str = "") -> None:
+        self.log = log
+        super().__init__(message)
+
+
+class ToolchainError(KgenError):
+    """The private compiler environment is missing, incomplete or does not answer."""
+
+    exit_code = 3
+
+
+class LaunchError(KgenError):
+    """A launch was refused: `status` is the launcher's status name."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, status: str = "") -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class VerifyError(KgenError):
+    """A result could not be compared with its reference."""
+
+    exit_code = 1
+
+
+class DeviceError(KgenError):
+    """This machine has no usable GPU, or lacks the libraries that reach it."""
+
+    exit_code = 3
+
+
+class EmulatorError(KgenError):
+    """The emulator cannot take this PTX or this launch description."""
