@@ -15,9 +15,11 @@ from kgen.errors import CompileError
 
 Cause = Literal["registers", "setmaxnreg", "wgmma serialised", "accumulator in flight"]
 
-# The notes of ptxas that fail a build, beside spills. C7602 ends the compilation by itself; it is
-# here so that its cause gets the same advice. Source: runs of ptxas 13.0 and 13.5 for sm_90a.
-FAILING_CODES = frozenset({"C7508", "C7602", *(f"C75{n}" for n in range(10, 20))})
+# The notes of ptxas that fail a build, beside spills. C7507 and C7508 are two reasons to ignore
+# setmaxnreg; other reasons fail by their wording. C7602 ends the compilation by itself; it is here
+# so that its cause gets the same advice. ptxas 13.0 reports a missing wgmma.fence as C7519; 13.5
+# adds the fence and says nothing. Source: runs of ptxas 13.0.88 and 13.5.37 for sm_90a.
+FAILING_CODES = frozenset({"C7507", "C7508", "C7602", *(f"C75{n}" for n in range(10, 20))})
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)' for '([^']+)'")
 _PROPERTIES = re.compile(r"Function properties for '?([^'\s]+)'?")
@@ -25,7 +27,8 @@ _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) b
 _USED = re.compile(r"Used (\d+) registers")
 _BARRIERS = re.compile(r"used (\d+) barriers")
 _SMEM = re.compile(r"(\d+) bytes smem")
-_CODE = re.compile(r"\((C\d{4})\)")
+# Only ptxas' own lines: a message of the front end may quote any text of the source.
+_CODE = re.compile(r"^\s*ptxas.*?\((C\d{4})\)")
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ def notes(log: str) -> tuple[str, ...]:
     """Every line of ptxas that carries a code or is a warning, failing or not, once each."""
     lines = (line.strip() for line in log.splitlines())
     return tuple(
-        dict.fromkeys(line for line in lines if _CODE.search(line) or "ptxas warning" in line)
+        dict.fromkeys(line for line in lines if _CODE.search(line) or line.startswith("ptxas warn"))
     )
 
 
@@ -110,7 +113,7 @@ def check(log: str) -> tuple[Finding, ...]:
             if int(match[2]) or int(match[3]):
                 found[("spill", kernel)] = Finding("spill", line, "registers", kernel)
         elif code := _failing_code(line):
-            named = re.search(r"function '([^']+)'", line)
+            named = re.search(r"in (?:the )?function '?(\w+)", line)
             finding = Finding(code, line, _cause(code, line), named[1] if named else kernel)
             found.setdefault((code, line), finding)
     return tuple(found.values())
