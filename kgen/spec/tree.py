@@ -6,6 +6,7 @@ constructed but scalars, lists and maps. YAML 1.2: `no`, `off` and `on` are stri
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -179,3 +180,12 @@ def _merge_value(base: Any, over: Any, path: FieldPath, result: Tree) -> Any:
         for below in [p for p in places if p[: len(path)] == path and len(p) > len(path)]:
             del places[below]
     return over
+
+
+def dump_resolved(tree: Tree, comment: str) -> str:
+    """The merged data as YAML text under a one-line comment."""
+    stream = io.StringIO()
+    yaml = YAML()
+    yaml.default_flow_style = None
+    yaml.dump(tree.data, stream)
+    return f"# {comment}\n{stream.getvalue()}"
