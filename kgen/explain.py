@@ -106,7 +106,7 @@ def _box_rows(b: Budget, plan: KernelPlan) -> list[str]:
         box = f"{x.inner_axis} {x.inner} x {x.outer_axis} {x.outer}"
         rule = f"{map_.ld} a multiple of {16 // x.element_bytes}"
         if x.operand == "d":
-            rule += ", else guarded stores"
+            rule += ", else the consumers store"
         rows.append(
             f"{x.operand.upper():<3}{box:<16}{x.bytes:>7}{x.swizzle_bytes:>9}   "
             f"{x.per_tile:<14}{rule}"

@@ -78,7 +78,7 @@ def _roles_line(spec: KernelSpec, b: Budget) -> str:
 def _restrictions(spec: KernelSpec, multiple: int) -> tuple[str, ...]:
     rows = [
         f"Any M, N, K >= 0. a and b 16-byte aligned, lda and ldb multiples of {multiple}.",
-        "D of any alignment is right, but only 16-byte aligned rows are stored by TMA.",
+        "D of any alignment is right; TMA stores it where its rows start and end on 16 bytes.",
     ]
     if spec.gemm.accumulator == "f16":
         rows.append(
@@ -140,7 +140,7 @@ def _problem(spec: KernelSpec) -> tuple[ProblemField, ...]:
         ProblemField("int", "tiles_m", "i4", "M in tiles of kTileM, rounded up"),
         ProblemField("int", "tiles_n", "i4", "N in tiles of kTileN, rounded up"),
         ProblemField(
-            "int", "tma_store", "i4", "D can be stored by TMA: its rows are 16-byte aligned"
+            "int", "tma_store", "i4", "rows of D start and end on 16 bytes: TMA stores it"
         ),
     )
 

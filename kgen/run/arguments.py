@@ -98,8 +98,12 @@ def require_ok(plan: KernelPlan, x: Arguments) -> None:
 
 
 def stores_by_tma(plan: KernelPlan, x: Arguments) -> bool:
-    """Whether TMA can write the rows of D; otherwise the consumers store element by element."""
-    if x.d % 16:
+    """Whether TMA can write the rows of D; otherwise the consumers store element by element.
+
+    TMA clips a load element by element but a store in units of 16 bytes: with N = 81 of a 16-bit
+    type it writes 88 columns (seen on an H200). So N must be a whole number of units, too.
+    """
+    if x.d % 16 or x.n % plan.elements_per_16_bytes:
         return False
     return x.m == 1 or (x.ldd % plan.elements_per_16_bytes == 0 and x.ldd < plan.max_ld)
 
