@@ -11,16 +11,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Arch:
-    """Limits of one compilation target. Sizes in bytes, counts per SM unless the name says otherwise."""
+    """Limits of one compilation target. Sizes in bytes, counts per SM unless named otherwise."""
 
     target: str  # the name nvcc takes, suffix included
     family: str  # the MMA family: "wgmma"
     devices: str
     compute_capability: tuple[int, int]
     minimum_cuda: tuple[int, int]
-    sm_count: (
-        int  # of the largest device; only used for estimates and test shapes, never in a kernel
-    )
+    sm_count: int  # of the largest device; for estimates and test shapes, never in a kernel
     smem_per_cta: int  # dynamic shared memory a CTA may opt in to
     registers: int  # 32-bit
     register_quadrants: int  # warp schedulers; each owns registers / quadrants
@@ -48,10 +46,7 @@ SM_90A = Arch(
     family="wgmma",
     devices="H100, H200",
     compute_capability=(9, 0),
-    minimum_cuda=(
-        12,
-        5,
-    ),  # cudaGetDriverEntryPointByVersion of the launcher; the device code is older
+    minimum_cuda=(12, 5),  # cudaGetDriverEntryPointByVersion; the device code is older
     sm_count=132,  # [M] H200 SXM
     smem_per_cta=232448,  # [CC] 227 KiB; [M] H200
     registers=65536,  # [CC]
@@ -82,8 +77,8 @@ ARCHS: dict[str, Arch] = {SM_90A.target: SM_90A}
 def launch_register_cap(arch: Arch, threads: int) -> int:
     """Registers per thread that a CTA of `threads` can be launched with.
 
-    Registers belong to a quarter of the SM and warps are dealt out to the quarters in turn, so a ninth
-    warp costs as much as a twelfth: 288 threads leave 168, 544 leave 96.
+    Registers belong to a quarter of the SM and warps are dealt out to the quarters in turn, so a
+    ninth warp costs as much as a twelfth: 288 threads leave 168, 544 leave 96.
     Source: launch caps reported by ptxas 13.0 for sm_90a.
     """
     warps = -(-threads // 32)

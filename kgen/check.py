@@ -1,4 +1,4 @@
-"""Do generated files still equal what their specs render to? Finds every kind of drift and its repair.
+"""Do generated files still equal what their specs render to? Finds each kind of drift, its repair.
 
 A folder of generated files mirrors a folder of specs: `specs/hopper/v6.yaml` renders to
 `generated/hopper/<name>.cu` and `.h`.
@@ -69,7 +69,7 @@ def folder_of(spec: Path, generated: Path) -> Path:
 
 
 def render_all(specs: Iterable[Path], generated: Path, mirror: bool = True) -> list[Output]:
-    """Every spec rendered. Raises KgenError when two would write the same file on any file system."""
+    """Every spec rendered. Raises KgenError when two would write one file on some file system."""
     outputs: list[Output] = []
     taken: dict[str, Path] = {}
     for spec in specs:

@@ -108,7 +108,8 @@ def _box_rows(b: Budget, plan: KernelPlan) -> list[str]:
         if x.operand == "d":
             rule += ", else the consumers store"
         rows.append(
-            f"{x.operand.upper():<3}{box:<16}{x.bytes:>7}{x.swizzle_bytes:>9}   {x.per_tile:<14}{rule}"
+            f"{x.operand.upper():<3}{box:<16}{x.bytes:>7}{x.swizzle_bytes:>9}   "
+            f"{x.per_tile:<14}{rule}"
         )
     return rows
 
@@ -116,14 +117,14 @@ def _box_rows(b: Budget, plan: KernelPlan) -> list[str]:
 def _grid_rows(plan: KernelPlan) -> list[str]:
     s = plan.budget.spec.schedule
     rows = [
-        f"one CTA per tile, grid.x = ceil(M / {plan.tile[0]}) x ceil(N / {plan.tile[1]}); cluster 1; "
-        f"raster groups of {s.raster.group} along {s.raster.along}"
+        f"one CTA per tile, grid.x = ceil(M / {plan.tile[0]}) x ceil(N / {plan.tile[1]}); "
+        f"cluster 1; raster groups of {s.raster.group} along {s.raster.along}"
     ]
     for m, n, _ in plan.budget.spec.verify.shapes:
         w = asdict_wave(plan, m, n)
         rows.append(
-            f"{m} x {n}: {w['tiles']} tiles on {plan.budget.arch.sm_count} SMs = {w['waves']:.2f} waves, "
-            f"{w['fill']:.1%} filled"
+            f"{m} x {n}: {w['tiles']} tiles on {plan.budget.arch.sm_count} SMs = "
+            f"{w['waves']:.2f} waves, {w['fill']:.1%} filled"
         )
     return rows
 
@@ -142,10 +143,12 @@ def picture(b: Budget) -> list[str]:
     return [
         "pipeline",
         f"  global A, B --TMA--> {ring}  each A {a} + B {bb} = {b.stage_bytes} bytes",
-        f"       ^ producer      | full: {b.stage_bytes} bytes landed       ^ empty: {s.consumers} arrivals",
+        f"       ^ producer      | full: {b.stage_bytes} bytes landed       "
+        f"^ empty: {s.consumers} arrivals",
         f"       | ({b.role('producer').warps} warp{'s' if b.role('producer').warps > 1 else ''})"
         f"{'':<11}v{'':<35}|",
-        f"  {names} --wgmma m64n{s.tile.n}k16 x{s.tile.k // 16}--> registers, release: {s.release} stage",
+        f"  {names} --wgmma m64n{s.tile.n}k16 x{s.tile.k // 16}--> registers, "
+        f"release: {s.release} stage",
         f"       | stmatrix, d_ready ({b.arch.warpgroup_threads} arrivals each)",
         f"       v                                      ^ {turns}",
         f"  {buffers} D buffer{'s' if buffers > 1 else ''} --TMA store by the producer--> global D",

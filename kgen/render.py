@@ -131,7 +131,7 @@ def _wrapper_library() -> dict[str, tuple[str, Any]]:
 
 
 def _ptx_closure(body: str, plan: KernelPlan) -> tuple[list[str], set[str]]:
-    """The wrappers that `body` calls and those they call, callees first, and the files they are in."""
+    """The wrappers that `body` calls and what those call, callees first, and their files."""
     library = _wrapper_library()
     calls = re.compile(r"\b(" + "|".join(sorted(library, key=len, reverse=True)) + r")\s*[<(]")
     texts: dict[str, str] = {}
@@ -192,8 +192,8 @@ def header_comment(plan: KernelPlan, template_digest: str) -> str:
         *(f"  {row}" for row in b.smem.rows()),
         f"registers: {b.launch_cap} per thread at launch of {b.threads} threads",
         *(
-            f"  {r.name:<8} {r.warps:>2} warp{'s' if r.warps > 1 else ' '}  about {r.registers} of {r.register_cap} "
-            f"({r.accumulators} accumulators)"
+            f"  {r.name:<8} {r.warps:>2} warp{'s' if r.warps > 1 else ' '}  "
+            f"about {r.registers} of {r.register_cap} ({r.accumulators} accumulators)"
             for r in b.roles
         ),
         "mbarriers (arrivals complete a phase, with the bytes where given)",

@@ -1,4 +1,4 @@
-"""Does a budget fit, and if not, what would: every fix has been through the same check before it is shown."""
+"""Does a budget fit, and if not, what would: every fix shown has passed the same check."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ def _registers(b: Budget) -> Iterator[Violation]:
         left = b.arch.registers - whole
         yield Violation(
             ("gemm", "accumulator"),
-            f"{b.spec.gemm.accumulator} accumulators of {b.spec.schedule.consumers} consumers do not fit "
-            f"in the register file of {b.arch.target}",
+            f"{b.spec.gemm.accumulator} accumulators of {b.spec.schedule.consumers} consumers "
+            f"do not fit in the register file of {b.arch.target}",
             (
                 *table.rows(),
-                f"all consumers: {threads} threads x {consumer.accumulators} accumulators = {whole} "
-                f"of {b.arch.registers} registers per SM, {left} left for everything else",
+                f"all consumers: {threads} threads x {consumer.accumulators} accumulators = "
+                f"{whole} of {b.arch.registers} registers per SM, {left} left for everything else",
             ),
         )
     yield from _register_split(b)
@@ -114,7 +114,8 @@ def _register_split(b: Budget) -> Iterator[Violation]:
     if asked > pool:
         yield Violation(
             ("schedule", "registers"),
-            "setmaxnreg would wait for ever: the split asks for more than the CTA was launched with",
+            "setmaxnreg would wait for ever: the split asks for more than the CTA was launched "
+            "with",
             (
                 f"asked  {asked:>5}   {split.producer} + {consumers} consumers x {split.consumer}",
                 f"pool   {pool:>5}   {consumers + 1} warpgroups x {b.launch_cap} at launch",
@@ -128,8 +129,8 @@ def _boxes(b: Budget) -> Iterator[Violation]:
             if extent > b.arch.tma_box_extent:
                 yield Violation(
                     ("schedule", "tile", axis),
-                    f"the TMA box of {box.operand.upper()} would be {extent} elements along {axis}; "
-                    f"at most {b.arch.tma_box_extent}",
+                    f"the TMA box of {box.operand.upper()} would be {extent} elements along "
+                    f"{axis}; at most {b.arch.tma_box_extent}",
                 )
 
 

@@ -1,4 +1,4 @@
-"""Named sums: one line item feeds the check, the error text, the header and the launch attribute."""
+"""Named sums: one line item feeds the check, the error text, the header and the launch."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Role:
 
 @dataclass(frozen=True)
 class Barrier:
-    """A named row of mbarriers. arrivals is the count that completes a phase; tx_bytes come on top."""
+    """A named row of mbarriers. arrivals complete a phase; tx_bytes come on top."""
 
     name: str
     count: int

@@ -77,8 +77,8 @@ def wgmma_smem(spec: KernelSpec, arch: Arch) -> Ledger:
 
     Shapes  A (stages, consumers, slab_m, tile.k); B (stages, tile.n, tile.k);
             D buffers (store_buffers, slab_m, tile.n); one mbarrier of 8 bytes each
-    Units   bytes; each region starts on 1024 (the 128B swizzle pattern); the total is padded to 1024,
-            so that it equals sizeof(SharedStorage)
+    Units   bytes; each region starts on 1024 (the 128B swizzle pattern); the total is padded to
+            1024, so that it equals sizeof(SharedStorage)
     Source  CUDA C++ Programming Guide, technical specifications per compute capability
     """
     s, gemm = spec.schedule, spec.gemm
@@ -121,7 +121,7 @@ def _with_stages(spec: KernelSpec, arch: Arch, swizzle: int) -> KernelSpec:
 
 
 def _swizzle(spec: KernelSpec, arch: Arch) -> int:
-    """Widest pattern that divides a K-major row of the stage; MN-major rows are 128 bytes or more."""
+    """Widest pattern that divides a K-major row of the stage; MN-major rows are wide enough."""
     if spec.schedule.swizzle_bytes != "auto":
         return spec.schedule.swizzle_bytes
     if "k" not in (spec.gemm.a.major, spec.gemm.b.major):
@@ -149,7 +149,7 @@ def _with_registers(spec: KernelSpec, arch: Arch, threads: int) -> KernelSpec:
 
 
 def register_pool(spec: KernelSpec, arch: Arch, threads: int) -> int:
-    """What setmaxnreg can deal out: the launch allocation, in registers per thread over warpgroups."""
+    """What setmaxnreg can deal out: registers per thread at launch, summed over warpgroups."""
     return launch_register_cap(arch, threads) * (spec.schedule.consumers + 1)
 
 
@@ -177,7 +177,7 @@ def _roles(spec: KernelSpec, arch: Arch, threads: int) -> tuple[Role, ...]:
 
 
 def _register_file(roles: tuple[Role, ...], arch: Arch, threads: int) -> Ledger:
-    """Registers of one SM: what the roles need by estimate, and the warps that round up a quadrant."""
+    """Registers of one SM: what the roles need, by estimate."""
     items = [
         Item(
             f"{role.name}s" if role.warps > 4 else role.name,

@@ -17,7 +17,8 @@ from kgen.errors import KgenError
 app = typer.Typer(
     name="kgen",
     help=(
-        "A YAML spec to one self-contained, readable CUDA GEMM kernel, with the evidence for it.\n\n"
+        "A YAML spec to one self-contained, readable CUDA GEMM kernel, with the evidence for it."
+        "\n\n"
         "Exit codes: 0 good, 1 the answer is no, 2 the question was wrong, 3 this machine cannot, "
         "4 not known."
     ),

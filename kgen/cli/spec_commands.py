@@ -69,7 +69,7 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Fail on any generated file that is edited, stale, missing or orphaned, with diff and repair."""
+    """Fail on any generated file that is edited, stale, missing or orphan, with diff and repair."""
     from kgen import check as drift
     from kgen.errors import KgenError
 

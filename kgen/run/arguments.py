@@ -1,6 +1,7 @@
 """What a launch is given, whether it may run, and the by-value parameter it passes. No GPU needed.
 
-The checks are those of the C launcher, in its order, with the same status names; a test compares both.
+The checks are those of the C launcher, in its order, with the same status names; a test compares
+both.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _input_status(
 
 
 def require_ok(plan: KernelPlan, x: Arguments) -> None:
-    """Raises LaunchError naming the operand, its value and the rule when the launch must not run."""
+    """Raises LaunchError, naming operand, value and rule, when the launch must not run."""
     status = status_of(plan, x)
     if status != "ok":
         row = next(s for s in plan.statuses if s.name == status)

@@ -1,4 +1,4 @@
-"""Launches a kernel's device code from Python: cupy loads it, the driver API encodes its tensor maps.
+"""Launches a kernel's device code from Python: cupy loads it, the driver API encodes its maps.
 
 The tensor maps come from the plan's own table, the one that the C launcher is rendered from.
 """
@@ -110,7 +110,7 @@ class Kernel:
         return self._function.num_regs
 
     def prepare(self, x: Arguments) -> Launch:
-        """Check the arguments, encode the maps. Raises LaunchError, as the C launcher would refuse."""
+        """Check the arguments, encode the maps. Raises LaunchError where the C launcher refuses."""
         plan = self.plan
         require_ok(plan, x)
         if x.is_empty:

@@ -22,8 +22,8 @@ LONGEST_CHAIN = 16
 class LoadedSpec:
     """A spec with the file positions of its fields.
 
-    label names the file in generated code: its path below the nearest folder called `specs`, else its
-    file name, so that the output does not depend on where the checkout lies.
+    label names the file in generated code: its path below the nearest folder called `specs`, else
+    its file name, so that the output does not depend on where the checkout lies.
     """
 
     spec: KernelSpec

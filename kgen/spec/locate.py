@@ -67,8 +67,9 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 # Keys that other targets, other tools or other units would suggest.
 _KNOWN_STRANGERS = {
-    "mma_k": "the K of one wgmma is fixed at 32 bytes (16 elements of f16 or bf16), so there is no field; "
-    "{value} bytes would be {elements} elements of f16, {value} elements would be {bytes} bytes",
+    "mma_k": "the K of one wgmma is fixed at 32 bytes (16 elements of f16 or bf16), so there is "
+    "no field; {value} bytes would be {elements} elements of f16, {value} elements would be "
+    "{bytes} bytes",
     "collector": "a collector belongs to tcgen05; wgmma has none",
     "tmem": "tensor memory belongs to tcgen05; wgmma accumulates in registers",
 }

@@ -1,7 +1,7 @@
 """What a spec file may say: pydantic models, frozen, unknown keys forbidden.
 
-Only the shape of the text is decided here. Rules between fields are in `rules.py`, and whether a spec
-fits the hardware is the budget's to say.
+Only the shape of the text is decided here. Rules between fields are in `rules.py`, and whether a
+spec fits the hardware is the budget's to say.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ def _tile(spec: KernelSpec) -> Iterator[Violation]:
     if tile.n % STORE_BOX_N or tile.n > 256:
         yield Violation(
             ("schedule", "tile", "n"),
-            f"{tile.n} columns; must be a multiple of {STORE_BOX_N} (one TMA store) up to 256 (one wgmma)",
+            f"{tile.n} columns; must be a multiple of {STORE_BOX_N} (one TMA store) "
+            "up to 256 (one wgmma)",
         )
     if tile.k % MMA_K:
         yield Violation(

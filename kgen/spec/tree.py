@@ -1,7 +1,7 @@
 """YAML text to plain data plus the position of every key and value.
 
-Works on the node graph of ruamel.yaml, so that duplicate keys are found with both places and nothing is
-constructed but scalars, lists and maps. YAML 1.2: `no`, `off` and `on` are strings.
+Works on the node graph of ruamel.yaml, so that duplicate keys are found with both places and
+nothing is constructed but scalars, lists and maps. YAML 1.2: `no`, `off` and `on` are strings.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def parse_tree(text: str, shown: str) -> Tree:
 
 
 def merge(base: Tree, over: Tree) -> Tree:
-    """`over` on top of `base`: maps merge, lists and scalars replace; positions follow the values."""
+    """`over` on top of `base`: maps merge, the rest is replaced; positions follow the values."""
     result = Tree(base.data, dict(base.keys), dict(base.values))
     result.data = _merge_value(base.data, over.data, (), result)
     result.keys.update(over.keys)

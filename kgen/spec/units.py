@@ -15,12 +15,13 @@ _SIZE = re.compile(r"(\d+) ?(B|KiB|MiB)")
 def parse_bytes(value: object) -> int:
     """Bytes of a text such as `224KiB` or `229376B`.
 
-    A bare number is refused with both readings, because published tables use KiB and data sheets bytes.
+    A bare number is refused with both readings: published tables use KiB, data sheets bytes.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         raise PydanticCustomError(
             "ambiguous_bytes",
-            "{value} has no unit: {value}B is {kib} KiB, {value}KiB is {bytes} bytes; write one of them",
+            "{value} has no unit: {value}B is {kib} KiB, {value}KiB is {bytes} bytes; "
+            "write one of them",
             {"value": value, "kib": f"{value / 1024:g}", "bytes": value * 1024},
         )
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
