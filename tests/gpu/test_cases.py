@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Loaded, bits
+from device import Loaded, bits
 
 pytestmark = pytest.mark.gpu
 

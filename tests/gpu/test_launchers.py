@@ -7,7 +7,7 @@ import sys
 import textwrap
 
 import pytest
-from conftest import Loaded, bits
+from device import Loaded, bits
 
 from kgen.errors import LaunchError
 from kgen.run import Arguments
