@@ -39,7 +39,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "schedule": {"swizzle_bytes": 64},
     },
     "both_mn_major_swizzle_32": {
-        "gemm": {**BF16, "a": {"dtype": "bf16", "major": "m"}, "b": {"dtype": "bf16", "major": "n"}},
+        "gemm": {
+            **BF16,
+            "a": {"dtype": "bf16", "major": "m"},
+            "b": {"dtype": "bf16", "major": "n"},
+        },
         "schedule": {"swizzle_bytes": 32, "tile": {"n": 64}},
     },
     "mn_major_f16_accumulation": {

@@ -65,7 +65,7 @@ def driver_version() -> str:
 
 
 def device_bench() -> Bench:
-    """The clock, the pauses and the sensors of the current GPU. Times are from events on its stream."""
+    """Clock, pauses and sensors of the current GPU. Times are from events on its stream."""
     import time
 
     import cupy
@@ -125,7 +125,11 @@ def bench_on_gpu(
     problem: Problem,
     settings: Settings,
     progress: Callable[[Reading], None] = lambda reading: None,
-) -> Measurement:
-    """Time one problem against every baseline that computes the same product."""
+) -> tuple[Measurement, list[Contestant]]:
+    """Time one problem against every baseline that computes the same product.
+
+    Returns the readings, and the contestants with their like-for-like notes, candidate first.
+    """
     candidate, baselines = contestants(plan, kernel, problem)
-    return measure(candidate, baselines, settings, device_bench(), progress)
+    measurement = measure(candidate, baselines, settings, device_bench(), progress)
+    return measurement, [candidate, *baselines]

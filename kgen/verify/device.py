@@ -63,7 +63,7 @@ def shapes_of(plan: KernelPlan, sm_count: int) -> tuple[Shape, ...]:
 
 
 def kinds_of(plan: KernelPlan, one: Shape) -> tuple[str, ...]:
-    """Operands to try on a shape: integers and normal numbers; unit variance where it is published."""
+    """Operands to try: integers and normal numbers, unit variance where figures are published."""
     published = one.why.startswith("named") and plan.budget.spec.gemm.accumulator == "f16"
     return ("exact", "normal", *(["unit_variance"] if published else []))
 
@@ -133,13 +133,13 @@ def _place(plan: KernelPlan, matrix: Any, operand: str, ld: int, offset: int) ->
     if row.inner == "k":
         return place_operand(matrix, ld, row.dtype.name, offset=offset)
     unit = plan.elements_per_16_bytes
-    return place_operand(matrix.T, -(-matrix.shape[0] // unit) * unit, row.dtype.name, offset=offset)
+    return place_operand(
+        matrix.T, -(-matrix.shape[0] // unit) * unit, row.dtype.name, offset=offset
+    )
 
 
 def _arguments(one: Shape, a: PlacedMatrix, b: PlacedMatrix, d: PlacedMatrix) -> Arguments:
-    return Arguments(
-        _address(a), _address(b), _address(d), one.m, one.n, one.k, a.ld, b.ld, d.ld
-    )
+    return Arguments(_address(a), _address(b), _address(d), one.m, one.n, one.k, a.ld, b.ld, d.ld)
 
 
 def _address(placed: PlacedMatrix) -> int:

@@ -1,4 +1,4 @@
-"""Fixtures of the GPU tests. Run with `make gpu`; where something is missing, the skip says what."""
+"""Fixtures of the GPU tests (`make gpu`); where something is missing, the skip says what."""
 
 from __future__ import annotations
 

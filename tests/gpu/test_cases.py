@@ -1,4 +1,4 @@
-"""The device halves of the bug reports that kgen promises to handle; the row is named in each test."""
+"""Device halves of the bug reports that kgen promises to handle; each test names its row."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ def test_g1_the_limits_of_f16_accumulation(loaded: Loaded) -> None:
     f16 = loaded.plan.budget.spec.gemm.accumulator == "f16"
     assert (d == (2048 if f16 else 4096)).all()
 
-    a, b = torch.full_like(a[:, :2048], 8).contiguous(), torch.full_like(b[:, :2048], 8).contiguous()
+    a, b = (
+        torch.full_like(a[:, :2048], 8).contiguous(),
+        torch.full_like(b[:, :2048], 8).contiguous(),
+    )
     loaded.launch_python(a, b, d)
     largest = torch.finfo(loaded.dtype).max
     assert (d == (131072 if largest > 131072 else float("inf"))).all()

@@ -126,7 +126,7 @@ FIRST_CALL = """
 
 
 def test_first_call_of_a_process_may_be_captured(loaded: Loaded) -> None:
-    """Row I1 for the C launcher: no init before, capture in global mode, two replays on new data."""
+    """Row I1 for the C launcher: no init, capture in global mode, two replays on new data."""
     dtype = str(loaded.dtype).removeprefix("torch.")
     script = textwrap.dedent(FIRST_CALL)
     command = [sys.executable, "-c", script, loaded.plan.name, str(loaded.library_path), dtype]
