@@ -458,6 +458,31 @@ def test_a_forked_child_uses_its_own_worker(tmp_path: Path):
     assert done.returncode == 0, done.stderr.decode()
 
 
+def test_a_forked_child_does_not_keep_its_parents_worker_alive(tmp_path: Path):
+    script = (
+        f"import os, signal, sys, time; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from kgen.build import pool\n"
+        "from kgen.build.compile import compile_source\n"
+        f"compile_source({TINY!r}, name='tiny', target='sm_90a')\n"
+        "(worker,) = pool._started\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    time.sleep(60)\n"
+        "    os._exit(0)\n"
+        "print(worker.pid, child, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    output = tmp_path / "pids"
+    with output.open("w") as file:
+        subprocess.run([sys.executable, "-c", script], check=False, stdout=file, timeout=60)
+    worker, child = map(int, output.read_text().split())
+    try:
+        wait_until(lambda: worker not in running_with(str(toolchain.locate().toolkit)))
+        assert child in running_with("os.fork")
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
 # Shared libraries
 
 
