@@ -6,7 +6,6 @@ import ctypes
 import os
 import re
 import subprocess
-import time
 from pathlib import Path
 
 import provoke
@@ -94,16 +93,20 @@ def test_disassembly_of_something_else(tmp_path: Path):
         disassemble(tmp_path / "no.cubin")
 
 
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process so far; unlike the clock, other work hardly changes it."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_the_main_loop_of_a_real_kernel_takes_less_than_two_seconds(fresh_workers):
     build()  # the worker is up
-    took = []
-    for attempt in range(3):  # the best of three, since other work may share the machine
-        start = time.perf_counter()
-        made = build(f"{provoke.MAIN_LOOP}// {attempt}")
-        took.append(time.perf_counter() - start)
-        assert made.findings == ()
-        assert disassemble(made.path).count("HGMMA") >= 8
-    assert min(took) < 2.0
+    (worker,) = [worker for worker in list(pool._started) if worker.alive()]
+    start = cpu_seconds(worker.pid)
+    made = build(provoke.MAIN_LOOP)
+    assert 0 < cpu_seconds(worker.pid) - start < 2.0
+    assert made.findings == ()
+    assert disassemble(made.path).count("HGMMA") >= 8
 
 
 # Refusals
