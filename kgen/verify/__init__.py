@@ -1,0 +1,1 @@
+"""Deciding whether an output is right: operands, references, gates and the shapes to try."""
