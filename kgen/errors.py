@@ -1,4 +1,4 @@
-"""The exception tree of kgen; every layer may import this module, and this module imports none of them.
+"""The exception tree of kgen; every layer may import this module, and it imports none of them.
 
     KgenError
       SpecError       a field of a spec is wrong        (diagnostics with path, line, column)
@@ -12,7 +12,8 @@
       DeviceError     no usable GPU or GPU library on this machine
       EmulatorError   the emulator cannot take this input
 
-Exit codes of the command line (`exit_code`): 1 the answer is no, 2 the question was wrong, 3 this machine cannot.
+Exit codes of the command line (`exit_code`): 1 the answer is no, 2 the question was wrong,
+3 this machine cannot.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Diagnostic:
 
 
 class KgenError(Exception):
-    """Base of every error that kgen raises on purpose. The text says what, where and how to mend it."""
+    """Base of every error that kgen raises on purpose: what, where, and how to mend it."""
 
     exit_code = 2
 

@@ -88,7 +88,9 @@ def run(
 
 
 def test_three_rounds_give_their_range() -> None:
-    """With three pairs the interval of the median is the range: 7 of 27 resamples have the lowest."""
+    """With three pairs the interval of the median is the range: 7 of 27 resamples have the
+    lowest.
+    """
     ratio = median_ratio([1.0, 1.0, 1.0], [1.05, 1.07, 1.06])
     assert (ratio.median, ratio.low, ratio.high, ratio.rounds) == (1.06, 1.05, 1.07, 3)
     assert ratio.verdict == "faster" and str(ratio) == "1.060 [1.050..1.070]"
@@ -244,7 +246,9 @@ def test_settings_that_measure_nothing_are_refused(change: dict, words: str) -> 
 
 
 def test_contestants_must_differ_and_launch() -> None:
-    """Two of one name would be mixed up; none to launch would time nothing; a dead timer is said."""
+    """Two of one name would be mixed up; none to launch would time nothing; a dead timer is
+    said.
+    """
     board = Board()
     one = board.contestant("one", 1.0, 0.0)
     with pytest.raises(KgenError, match="different names"):

@@ -89,7 +89,9 @@ def test_infinite_figures_do_not_reach_json() -> None:
 
 
 def test_round_trip_is_byte_identical(tmp_path: Path) -> None:
-    """Save, load, save: the same bytes, sorted keys, one line end at the end, no left-over files."""
+    """Save, load, save: the same bytes, sorted keys, one line end at the end, no left-over
+    files.
+    """
     path = save_result(result(), tmp_path)
     assert path.name == "v6.nvidia-h200.json"
     first = path.read_bytes()

@@ -1,0 +1,54 @@
+# Everything a developer does, each in one command. Set-up is part of the commands that need it:
+# a virtual environment for Python, and kgen's private compiler environment.
+
+PYTHON ?= python3
+VENV ?= .venv
+PY ?= $(VENV)/bin/python
+KGEN = $(PY) -m kgen.cli.main
+SPEC ?= specs/hopper/v6.yaml
+
+.PHONY: demo setup test lint golden check gpu bench tables clean
+
+# Rebuilt when the dependencies change. The stamp is written last, so an interrupted set-up is redone.
+$(VENV)/stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+ifeq ($(PY),$(VENV)/bin/python)
+SETUP = $(VENV)/stamp
+endif
+
+setup: $(SETUP)
+
+demo: $(SETUP)
+	$(KGEN) toolchain install
+	$(KGEN) demo $(SPEC)
+
+test: $(SETUP)
+	$(KGEN) toolchain install
+	$(PY) -m pytest -m "not gpu" $(PYTEST_ARGS)
+
+lint: $(SETUP)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m pyright
+
+golden: $(SETUP)
+	$(KGEN) render specs
+
+check: $(SETUP)
+	$(KGEN) check
+
+# Everything that needs a GPU. PY=python3 uses an environment that already holds torch and cupy.
+gpu: $(SETUP)
+	$(PY) -m pytest -m gpu tests/gpu -rA $(PYTEST_ARGS)
+
+bench: $(SETUP)
+	$(KGEN) bench specs/hopper --output benchmarks/results
+
+tables: $(SETUP)
+	$(KGEN) results --update README.md
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

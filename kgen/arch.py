@@ -1,0 +1,87 @@
+"""Hardware limits of every target; nothing else in kgen knows one.
+
+Sources: [CC] CUDA C++ Programming Guide, "Compute Capabilities", technical specifications table;
+[PTX] PTX ISA, the section named; [M] read or measured on the device that the line names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Arch:
+    """Limits of one compilation target. Sizes in bytes, counts per SM unless named otherwise."""
+
+    target: str  # the name nvcc takes, suffix included
+    family: str  # the MMA family: "wgmma"
+    devices: str
+    compute_capability: tuple[int, int]
+    minimum_cuda: tuple[int, int]
+    sm_count: int  # of the largest device; for estimates and test shapes, never in a kernel
+    smem_per_cta: int  # dynamic shared memory a CTA may opt in to
+    registers: int  # 32-bit
+    register_quadrants: int  # warp schedulers; each owns registers / quadrants
+    register_step: int  # allocation granularity per thread
+    registers_per_thread: int
+    threads_per_cta: int
+    warpgroup_threads: int
+    grid_x: int
+    named_barriers: int
+    setmaxnreg: range  # legal immediates
+    tma_box_extent: int  # elements along any axis of a box
+    tma_inner_multiple: int  # bytes
+    tma_stride_multiple: int  # bytes; also the alignment of the base address
+    tma_stride_limit: int  # bytes, exclusive
+    tma_extent_limit: int  # elements, inclusive
+    swizzle_bytes: tuple[int, ...]
+    smem_alignment: int  # of a 128-byte swizzle pattern
+    mma_k_bytes: int  # K extent of one MMA instruction
+    mma_m: int
+    mma_n: range  # legal N of one MMA of 16-bit operands
+
+
+SM_90A = Arch(
+    target="sm_90a",
+    family="wgmma",
+    devices="H100, H200",
+    compute_capability=(9, 0),
+    minimum_cuda=(12, 5),  # cudaGetDriverEntryPointByVersion; the device code is older
+    sm_count=132,  # [M] H200 SXM
+    smem_per_cta=232448,  # [CC] 227 KiB; [M] H200
+    registers=65536,  # [CC]
+    register_quadrants=4,  # [M] launch caps of ptxas: 288 threads get 168, 544 get 96
+    register_step=8,  # [PTX] setmaxnreg; [M] the same caps
+    registers_per_thread=255,  # [CC]
+    threads_per_cta=1024,  # [CC]
+    warpgroup_threads=128,  # [PTX] wgmma: four consecutive warps
+    grid_x=2**31 - 1,  # [CC]
+    named_barriers=16,  # [CC]
+    setmaxnreg=range(24, 257, 8),  # [PTX] setmaxnreg
+    tma_box_extent=256,  # CUDA driver API, cuTensorMapEncodeTiled; [M] H200 return codes
+    tma_inner_multiple=16,  # the same
+    tma_stride_multiple=16,  # the same
+    tma_stride_limit=2**40,  # the same
+    tma_extent_limit=2**32,  # the same
+    swizzle_bytes=(32, 64, 128),  # the same
+    smem_alignment=1024,  # [PTX] shared-memory matrix descriptor: 8 rows x 128 bytes
+    mma_k_bytes=32,  # [PTX] wgmma shapes: k16 of 16 bits, k32 of 8, k8 of tf32
+    mma_m=64,  # [PTX] wgmma shapes
+    mma_n=range(8, 257, 8),  # [PTX] wgmma shapes of 16-bit operands
+)
+
+ARCHS: dict[str, Arch] = {SM_90A.target: SM_90A}
+"""Every target that kgen renders for, by name."""
+
+
+def launch_register_cap(arch: Arch, threads: int) -> int:
+    """Registers per thread that a CTA of `threads` can be launched with.
+
+    Registers belong to a quarter of the SM and warps are dealt out to the quarters in turn, so a
+    ninth warp costs as much as a twelfth: 288 threads leave 168, 544 leave 96.
+    Source: launch caps reported by ptxas 13.0 for sm_90a.
+    """
+    warps = -(-threads // 32)
+    warps_per_quadrant = -(-warps // arch.register_quadrants)
+    cap = arch.registers // arch.register_quadrants // (32 * warps_per_quadrant)
+    return min(cap // arch.register_step * arch.register_step, arch.registers_per_thread)

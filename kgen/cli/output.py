@@ -1,0 +1,26 @@
+"""How commands print: text for people, JSON for programs, errors on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+EXIT_NO = 1
+EXIT_WRONG_QUESTION = 2
+EXIT_CANNOT = 3
+EXIT_UNKNOWN = 4
+
+
+def emit(as_json: bool, data: Any, text: str) -> None:
+    """Print a report once, in the form that was asked for."""
+    print(json.dumps(data, indent=2, sort_keys=True, default=str) if as_json else text)
+
+
+def note(text: str) -> None:
+    """A remark beside the answer, on standard error."""
+    print(text, file=sys.stderr)

@@ -1,0 +1,133 @@
+"""Commands that need no compiler: render, check, explain, new, schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kgen.cli.output import EXIT_NO, Json, emit, note
+
+Specs = Annotated[list[Path], typer.Argument(help="Spec files, or folders of them.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    for command in (render, check, explain, new, schema):
+        app.command()(command)
+
+
+def render(
+    specs: Specs,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="Folder for the files; default: `generated` beside `specs`."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the .cu and .h of each spec; the same spec gives the same bytes."""
+    from kgen import check as drift
+
+    found = drift.find_specs(specs)
+    written: list[dict[str, Any]] = []
+    if output is not None:
+        outputs = drift.render_all(found, output, mirror=False)
+    else:
+        outputs = [
+            result
+            for folder in sorted({drift.default_folder(s) for s in found})
+            for result in drift.render_all(
+                [s for s in found if drift.default_folder(s) == folder], folder
+            )
+        ]
+    for result in outputs:
+        changed = drift.write(result)
+        for name in result.rendered.files:
+            path = result.folder / name
+            state = "written" if path in changed else "unchanged"
+            written.append({"path": str(path), "state": state, "digest": result.rendered.digest})
+    emit(as_json, written, "\n".join(f"{row['path']}  {row['state']}" for row in written))
+
+
+def check(
+    generated: Annotated[Path, typer.Argument(help="Folder of generated files.")] = Path(
+        "generated"
+    ),
+    specs: Annotated[
+        Path | None, typer.Option(help="Folder of specs; default: `specs` beside GENERATED.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Fail on any generated file that is edited, stale, missing or orphan, with diff and repair."""
+    from kgen import check as drift
+    from kgen.errors import KgenError
+
+    folder = specs or generated.parent / "specs"
+    if not folder.is_dir():
+        raise KgenError(f"{folder}: no such folder of specs; name it with --specs")
+    found = drift.find_specs([folder])
+    drifts = drift.check(found, generated)
+    data = [
+        {"path": str(d.path), "kind": d.kind, "what": d.what, "repair": d.repair, "diff": d.diff}
+        for d in drifts
+    ]
+    lines = []
+    for d in drifts:
+        lines.append(f"{d.path}: {d.kind}: {d.what}")
+        lines += [f"    {line}" for line in d.diff.splitlines()[:40]]
+        lines.append(f"    repair: {d.repair}")
+    if not drifts:
+        lines.append(f"{len(found)} specs, every generated file is up to date")
+    emit(as_json, data, "\n".join(lines))
+    if drifts:
+        raise typer.Exit(EXIT_NO)
+
+
+def explain(
+    spec: Annotated[Path, typer.Argument(help="Spec file.")], as_json: Json = False
+) -> None:
+    """Print the budget: shared memory, registers, barriers, TMA boxes, grid, and the pipeline."""
+    from kgen import explain as explanation
+    from kgen.plan import lower
+    from kgen.render import render as render_plan
+    from kgen.spec import load_spec
+
+    plan = lower(load_spec(spec))
+    digest = render_plan(plan).digest
+    emit(as_json, explanation.data(plan, digest), explanation.text(plan, digest))
+
+
+def new(
+    path: Annotated[Path | None, typer.Argument(help="Spec file to write.")] = None,
+    like: Annotated[str, typer.Option(help="Shipped spec to start from.")] = "hopper/v6",
+    listing: Annotated[bool, typer.Option("--list", help="List the shipped specs.")] = False,
+) -> None:
+    """Start a spec from a shipped one; the kernel takes the file's name."""
+    from kgen.errors import KgenError
+    from kgen.shipped import new_spec, shipped_specs
+
+    if listing:
+        print("\n".join(f"{name:<24}{first}" for name, first in shipped_specs()))
+        return
+    if path is None:
+        raise KgenError("name the file to write, or use --list")
+    new_spec(path, like)
+    note(f"{path} written; next: kgen explain {path}")
+
+
+def schema(
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File to write; default: print it.")
+    ] = None,
+) -> None:
+    """Write the JSON Schema of spec files, for editors that complete and check YAML."""
+    from kgen.shipped import json_schema
+
+    text = json_schema()
+    if output is None:
+        print(text, end="")
+    else:
+        output.write_text(text)

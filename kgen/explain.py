@@ -1,0 +1,155 @@
+"""The budget of a spec as tables and a picture, and the same as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from kgen.budget import Budget
+from kgen.plan import KernelPlan
+
+
+def data(plan: KernelPlan, digest: str) -> dict[str, Any]:
+    """Everything that `text` shows, ready for JSON."""
+    b = plan.budget
+    return {
+        "name": plan.name,
+        "target": plan.target,
+        "spec_digest": plan.spec_digest,
+        "source_digest": digest,
+        "problem": plan.problem,
+        "resolved": b.spec.model_dump(mode="json", exclude_none=True),
+        "threads": b.threads,
+        "shared_memory": {
+            "items": [asdict(item) for item in b.smem.items],
+            "total_bytes": b.smem.total,
+            "limit_bytes": b.smem.limit,
+        },
+        "registers": {
+            "launch_cap": b.launch_cap,
+            "roles": [{**asdict(r), "registers": r.registers} for r in b.roles],
+            "file": b.arch.registers,
+        },
+        "barriers": [asdict(x) for x in b.barriers],
+        "tma": [{**asdict(x), "bytes": x.bytes} for x in b.boxes],
+        "stage_bytes": b.stage_bytes,
+        "ring_bytes": b.smem["A ring"] + b.smem["B ring"],
+        "operand_bytes_per_flop": b.operand_bytes_per_flop,
+        "waves": [asdict_wave(plan, m, n) for m, n, _ in b.spec.verify.shapes],
+    }
+
+
+def asdict_wave(plan: KernelPlan, m: int, n: int) -> dict[str, Any]:
+    """Tiles of an M x N output and how evenly they fill the SMs of the largest device."""
+    tiles = -(-m // plan.tile[0]) * -(-n // plan.tile[1])
+    sms = plan.budget.arch.sm_count
+    waves = tiles / sms
+    full = -(-tiles // sms)
+    return {"m": m, "n": n, "tiles": tiles, "waves": waves, "fill": waves / full if full else 0.0}
+
+
+def text(plan: KernelPlan, digest: str) -> str:
+    """The tables and the picture, at most 100 columns."""
+    b = plan.budget
+    lines = [
+        f"{plan.name}   {plan.target} ({plan.devices})   spec {plan.spec_digest}   source {digest}",
+        plan.problem,
+        plan.roles_line,
+        "",
+        f"shared memory ({b.smem.limit_name})",
+        *_indent(b.smem.rows()),
+        "",
+        f"registers ({b.launch_cap} per thread at launch of {b.threads} threads: "
+        f"{b.launch_cap} x {-(-b.threads // 128) * 128} of {b.arch.registers})",
+        *_indent(_register_rows(b)),
+        "",
+        "mbarriers",
+        *_indent(_barrier_rows(b)),
+        "",
+        "TMA boxes (elements, innermost first)",
+        *_indent(_box_rows(b, plan)),
+        "",
+        "grid",
+        *_indent(_grid_rows(plan)),
+        "",
+        *picture(b),
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _indent(rows: Any) -> list[str]:
+    return [f"  {row}" for row in rows]
+
+
+def _register_rows(b: Budget) -> list[str]:
+    rows = [f"{'role':<10}{'warps':>7}{'accumulators':>14}{'other':>7}{'needs about':>13}{'of':>5}"]
+    for r in b.roles:
+        rows.append(
+            f"{r.name:<10}{r.warps:>7}{r.accumulators:>14}{r.overhead:>7}{r.registers:>13}"
+            f"{r.register_cap:>5}"
+        )
+    return rows
+
+
+def _barrier_rows(b: Budget) -> list[str]:
+    rows = [f"{'name':<9}{'count':>6}{'arrivals':>10}{'tx bytes':>10}   arrives -> waits"]
+    for x in b.barriers:
+        rows.append(
+            f"{x.name:<9}{x.count:>6}{x.arrivals:>10}{x.tx_bytes:>10}   {x.arriver} -> {x.waiter}"
+        )
+    return rows
+
+
+def _box_rows(b: Budget, plan: KernelPlan) -> list[str]:
+    rows = [f"{'':<3}{'box':<16}{'bytes':>7}{'swizzle':>9}   {'count':<14}stride rule"]
+    for x, map_ in zip(b.boxes, plan.maps, strict=True):
+        box = f"{x.inner_axis} {x.inner} x {x.outer_axis} {x.outer}"
+        rule = f"{map_.ld} a multiple of {16 // x.element_bytes}"
+        if x.operand == "d":
+            rule += ", else the consumers store"
+        rows.append(
+            f"{x.operand.upper():<3}{box:<16}{x.bytes:>7}{x.swizzle_bytes:>9}   "
+            f"{x.per_tile:<14}{rule}"
+        )
+    return rows
+
+
+def _grid_rows(plan: KernelPlan) -> list[str]:
+    s = plan.budget.spec.schedule
+    rows = [
+        f"one CTA per tile, grid.x = ceil(M / {plan.tile[0]}) x ceil(N / {plan.tile[1]}); "
+        f"cluster 1; raster groups of {s.raster.group} along {s.raster.along}"
+    ]
+    for m, n, _ in plan.budget.spec.verify.shapes:
+        w = asdict_wave(plan, m, n)
+        rows.append(
+            f"{m} x {n}: {w['tiles']} tiles on {plan.budget.arch.sm_count} SMs = "
+            f"{w['waves']:.2f} waves, {w['fill']:.1%} filled"
+        )
+    return rows
+
+
+def picture(b: Budget) -> list[str]:
+    """Roles and ring, drawn from the budget."""
+    s = b.spec.schedule
+    stages = [f"stage {i}" for i in range(int(s.stages))]
+    shown = stages if len(stages) <= 5 else [*stages[:3], "...", stages[-1]]
+    ring = "".join(f"[{x:^9}]" for x in shown)
+    a, bb = b.smem["A ring"] // int(s.stages), b.smem["B ring"] // int(s.stages)
+    names = f"consumers 0..{s.consumers - 1}" if s.consumers > 1 else "consumer 0"
+    free = next((x for x in b.barriers if x.name == "d_free"), None)
+    buffers = s.epilogue.store_buffers
+    turns = f"d_free x{free.count}" if free else "a buffer each"
+    return [
+        "pipeline",
+        f"  global A, B --TMA--> {ring}  each A {a} + B {bb} = {b.stage_bytes} bytes",
+        f"       ^ producer      | full: {b.stage_bytes} bytes landed       "
+        f"^ empty: {s.consumers} arrivals",
+        f"       | ({b.role('producer').warps} warp{'s' if b.role('producer').warps > 1 else ''})"
+        f"{'':<11}v{'':<35}|",
+        f"  {names} --wgmma m64n{s.tile.n}k16 x{s.tile.k // 16}--> registers, "
+        f"release: {s.release} stage",
+        f"       | stmatrix, d_ready ({b.arch.warpgroup_threads} arrivals each)",
+        f"       v                                      ^ {turns}",
+        f"  {buffers} D buffer{'s' if buffers > 1 else ''} --TMA store by the producer--> global D",
+    ]

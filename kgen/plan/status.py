@@ -1,0 +1,50 @@
+"""The launcher's answers. One list serves the C enum, its strings, and the Python launcher.
+
+Source of the 16-byte rules: CUDA driver API, cuTensorMapEncodeTiled (base address and strides).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kgen.plan.model import Status, TensorMap
+
+
+def statuses(
+    inputs: tuple[TensorMap, ...], output: TensorMap, extent_limit: int, multiple: int
+) -> tuple[Status, ...]:
+    """Every status in the order of the checks, which is the order of their values.
+
+    multiple is how many elements make 16 bytes.
+    """
+    rows = [("ok", "success"), *_extents(extent_limit)]
+    for row in inputs:
+        rows += _input(row, multiple)
+    rows += [
+        ("d_null", "d is null"),
+        ("d_unaligned", f"d must be aligned to its element, {output.dtype.bytes} bytes"),
+        ("ldd_too_small", "ldd must be at least n"),
+        ("d_not_on_device", "d must be device memory: it decides the device of the launch"),
+        ("wrong_device", "the device of d cannot run the target of this kernel"),
+        ("driver_too_old", "the driver does not offer cuTensorMapEncodeTiled"),
+        ("tensor_map_refused", "cuTensorMapEncodeTiled refused a tensor map"),
+        ("cuda_error", "a CUDA call failed"),
+    ]
+    return tuple(Status(value, name, text) for value, (name, text) in enumerate(rows))
+
+
+def _extents(limit: int) -> Iterator[tuple[str, str]]:
+    for extent in ("m", "n", "k"):
+        yield f"{extent}_out_of_range", f"{extent} must be 0 to {limit}"
+    yield "too_many_tiles", "D has more tiles than one grid can hold"
+
+
+def _input(row: TensorMap, multiple: int) -> Iterator[tuple[str, str]]:
+    yield f"{row.pointer}_null", f"{row.pointer} is null"
+    yield f"{row.pointer}_unaligned", f"{row.pointer} must be 16-byte aligned (TMA base address)"
+    yield f"{row.ld}_too_small", f"{row.ld} must be at least {row.inner}, the contiguous extent"
+    yield (
+        f"{row.ld}_unaligned",
+        f"{row.ld} must be a multiple of {multiple} elements, 16 bytes (TMA stride)",
+    )
+    yield f"{row.ld}_too_large", f"{row.ld} must stay below 2^40 bytes (TMA stride)"

@@ -1,0 +1,173 @@
+"""Lowering of the wgmma_ws schedule: from a budget to the plan that its template prints.
+
+The producer's side is in `wgmma_ring`, the consumers' in `wgmma_mma`.
+"""
+
+from __future__ import annotations
+
+from kgen.budget import Budget
+from kgen.dtypes import dtype
+from kgen.plan.model import Constant, Field, KernelPlan, ProblemField
+from kgen.plan.status import statuses
+from kgen.plan.wgmma_mma import consumer
+from kgen.plan.wgmma_ring import producer, tensor_maps
+from kgen.spec import KernelSpec, LoadedSpec
+from kgen.spec.rules import SLAB_M, STORE_BOX_N
+
+
+def lower_wgmma(loaded: LoadedSpec, budget: Budget) -> KernelPlan:
+    """The plan of one wgmma_ws kernel. `budget` must have been accepted."""
+    spec = budget.spec
+    s, gemm = spec.schedule, spec.gemm
+    maps = tensor_maps(spec, budget)
+    multiple = 16 // dtype(gemm.a.dtype).bytes
+    # Row and column indices up to one tile past the end must fit in 32 bits.
+    extent_limit = 2**31 - 1 - 2 * max(s.tile.m, s.tile.n)
+    return KernelPlan(
+        name=spec.name,
+        template="wgmma_ws.cu.j2",
+        spec_label=loaded.label,
+        spec_digest=loaded.digest,
+        target=spec.target,
+        devices=budget.arch.devices,
+        compute_capability=budget.arch.compute_capability,
+        minimum_cuda=budget.arch.minimum_cuda,
+        problem=(
+            f"D[M,N] {gemm.d.dtype} = A[M,K] {gemm.a.dtype} @ B[N,K].T {gemm.b.dtype}, "
+            f"{gemm.accumulator} accumulation. CTA tile {s.tile.m} x {s.tile.n} x {s.tile.k}."
+        ),
+        layout=_layout(spec),
+        roles_line=_roles_line(spec, budget),
+        restrictions=_restrictions(spec, multiple),
+        budget=budget,
+        constants=_constants(spec, budget),
+        problem_fields=_problem(spec),
+        storage=_storage(spec, budget),
+        maps=maps,
+        statuses=statuses(maps[:2], maps[2], extent_limit, multiple),
+        producer=producer(spec, budget),
+        consumer=consumer(spec, budget),
+        raster_along_n=s.raster.along == "n",
+        elements_per_16_bytes=multiple,
+        extent_limit=extent_limit,
+        max_tiles=budget.arch.grid_x,
+        max_ld=budget.arch.tma_stride_limit // dtype(gemm.a.dtype).bytes,
+        threads=budget.threads,
+        smem_bytes=budget.smem.total,
+        tile=(s.tile.m, s.tile.n, s.tile.k),
+    )
+
+
+def _layout(spec: KernelSpec) -> str:
+    a = "A[M,K]" if spec.gemm.a.major == "k" else "A stored as [K,M]"
+    b = "B[N,K]" if spec.gemm.b.major == "k" else "B stored as [K,N]"
+    return f"{a}, {b} and D[M,N] row-major, leading dimensions in elements."
+
+
+def _roles_line(spec: KernelSpec, b: Budget) -> str:
+    count = spec.schedule.consumers
+    plural, each = ("s", " each") if count > 1 else ("", "")
+    slab = f"{SLAB_M} x {spec.schedule.tile.n} slab"
+    producer = "1 producer warp" if spec.schedule.producer == "warp" else "1 producer warpgroup"
+    return (
+        f"{b.threads // 32} warps: {count} consumer warpgroup{plural}, one {slab}{each}, "
+        f"and {producer}."
+    )
+
+
+def _restrictions(spec: KernelSpec, multiple: int) -> tuple[str, ...]:
+    rows = [
+        f"Any M, N, K >= 0. a and b 16-byte aligned, lda and ldb multiples of {multiple}.",
+        "D of any alignment is right; TMA stores it where its rows start and end on 16 bytes.",
+    ]
+    if spec.gemm.accumulator == "f16":
+        rows.append(
+            "f16 accumulation: partial sums overflow at 65504 and lose increments below 1 "
+            "from 2048 on."
+        )
+    return tuple(rows)
+
+
+def _constants(spec: KernelSpec, b: Budget) -> tuple[Constant, ...]:
+    s = spec.schedule
+    assert isinstance(s.stages, int)
+    a_bytes, b_bytes = b.smem["A ring"] // s.stages, b.smem["B ring"] // s.stages
+    row_bytes = s.tile.k * dtype(spec.gemm.a.dtype).bytes
+    size = dtype(spec.gemm.d.dtype).bytes
+    along = {"n": "tile columns", "m": "tile rows"}[s.raster.along]
+    registers = b.role("consumer").accumulators
+    rows = [
+        Constant("kTileM", s.tile.m, "rows of D per CTA"),
+        Constant("kTileN", s.tile.n, "columns of D per CTA"),
+        Constant(
+            "kTileK", s.tile.k, f"K elements per stage: {row_bytes} bytes of {spec.gemm.a.dtype}"
+        ),
+        Constant("kConsumers", s.consumers, "warpgroups; each owns a slab of kSlabM rows"),
+        Constant("kSlabM", SLAB_M, "rows per consumer, one wgmma M"),
+        Constant("kStages", s.stages, "depth of the A/B ring"),
+        Constant("kStageBytes", b.stage_bytes, f"A {a_bytes} + B {b_bytes}"),
+        Constant(
+            "kAccRegisters",
+            registers,
+            f"{SLAB_M} x {s.tile.n} {spec.gemm.accumulator} per warpgroup",
+        ),
+        Constant(
+            "kOutRegisters",
+            SLAB_M * s.tile.n * size // 4 // 128,
+            f"the same as pairs of {spec.gemm.d.dtype}",
+        ),
+        Constant(
+            "kStoreBoxN", STORE_BOX_N, f"columns of one TMA store: {STORE_BOX_N * size} bytes"
+        ),
+        Constant("kStoreBoxes", s.tile.n // STORE_BOX_N, "TMA stores per slab"),
+        Constant("kStoreBuffers", s.epilogue.store_buffers, "slab-sized staging buffers of D"),
+        Constant("kRasterGroup", s.raster.group, f"{along} that run side by side"),
+        Constant("kThreads", b.threads, "consumers first, then the producer"),
+        Constant(
+            "kSmemBytes", b.smem.total, f"{b.smem.total - b.smem['padding']} used, the rest padding"
+        ),
+    ]
+    return tuple(rows)
+
+
+def _problem(spec: KernelSpec) -> tuple[ProblemField, ...]:
+    return (
+        ProblemField(f"{dtype(spec.gemm.d.dtype).storage}*", "d", "u8", "D, row-major"),
+        ProblemField("int64_t", "ldd", "i8", "elements from one row of D to the next"),
+        ProblemField("int", "m", "i4", "rows of D"),
+        ProblemField("int", "n", "i4", "columns of D"),
+        ProblemField("int", "k_tiles", "i4", "K in tiles of kTileK, rounded up"),
+        ProblemField("int", "tiles_m", "i4", "M in tiles of kTileM, rounded up"),
+        ProblemField("int", "tiles_n", "i4", "N in tiles of kTileN, rounded up"),
+        ProblemField(
+            "int", "tma_store", "i4", "rows of D start and end on 16 bytes: TMA stores it"
+        ),
+    )
+
+
+def _storage(spec: KernelSpec, b: Budget) -> tuple[Field, ...]:
+    element = dtype(spec.gemm.a.dtype).storage
+    d_element = dtype(spec.gemm.d.dtype).storage
+    rows = [
+        Field(element, "a", ("kStages", "kConsumers", "kSlabM * kTileK"), "ring of A slabs"),
+        Field(element, "b", ("kStages", "kTileN * kTileK"), "ring of B"),
+        Field(
+            d_element,
+            "d",
+            ("kStoreBuffers", "kStoreBoxes", "kSlabM * kStoreBoxN"),
+            "staging for TMA stores",
+        ),
+        Field("uint64_t", "full", ("kStages",), "the stage holds its K tile"),
+        Field("uint64_t", "empty", ("kStages",), "all consumers have read it"),
+        Field("uint64_t", "d_ready", ("kConsumers",), "consumer i has staged its slab"),
+    ]
+    if any(barrier.name == "d_free" for barrier in b.barriers):
+        rows.append(
+            Field(
+                "uint64_t",
+                "d_free",
+                ("kConsumers - kStoreBuffers",),
+                "the slab of consumer i is drained",
+            )
+        )
+    return tuple(rows)

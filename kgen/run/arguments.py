@@ -1,0 +1,127 @@
+"""What a launch is given, whether it may run, and the by-value parameter it passes. No GPU needed.
+
+The checks are those of the C launcher, in its order, with the same status names; a test compares
+both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kgen.errors import LaunchError
+from kgen.plan import KernelPlan
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Device addresses, extents and leading dimensions (both in elements) of one launch."""
+
+    a: int
+    b: int
+    d: int
+    m: int
+    n: int
+    k: int
+    lda: int
+    ldb: int
+    ldd: int
+
+    @property
+    def is_empty(self) -> bool:
+        """D has no element: there is nothing to launch."""
+        return self.m == 0 or self.n == 0
+
+
+def _tiles(extent: int, tile: int) -> int:
+    return -(-extent // tile)
+
+
+def grid_tiles(plan: KernelPlan, x: Arguments) -> int:
+    """CTAs of the launch, all along grid.x."""
+    return _tiles(x.m, plan.tile[0]) * _tiles(x.n, plan.tile[1])
+
+
+def status_of(plan: KernelPlan, x: Arguments) -> str:
+    """`ok`, or the name of the first precondition that the launch breaks."""
+    for extent in ("m", "n", "k"):
+        if not 0 <= getattr(x, extent) <= plan.extent_limit:
+            return f"{extent}_out_of_range"
+    if x.is_empty:
+        return "ok"
+    if grid_tiles(plan, x) > plan.max_tiles:
+        return "too_many_tiles"
+    if x.k > 0:
+        for row in plan.input_maps:
+            status = _input_status(plan, x, row.pointer, row.ld, row.inner, row.outer)
+            if status != "ok":
+                return status
+    if x.d == 0:
+        return "d_null"
+    if x.d % plan.map_d.dtype.bytes:
+        return "d_unaligned"
+    if x.m > 1 and x.ldd < x.n:
+        return "ldd_too_small"
+    return "ok"
+
+
+def _input_status(
+    plan: KernelPlan, x: Arguments, pointer: str, ld_name: str, inner: str, outer: str
+) -> str:
+    address, ld = getattr(x, pointer), getattr(x, ld_name)
+    if address == 0:
+        return f"{pointer}_null"
+    if address % 16:
+        return f"{pointer}_unaligned"
+    if getattr(x, outer) > 1:
+        if ld < getattr(x, inner):
+            return f"{ld_name}_too_small"
+        if ld % plan.elements_per_16_bytes:
+            return f"{ld_name}_unaligned"
+        if ld >= plan.max_ld:
+            return f"{ld_name}_too_large"
+    return "ok"
+
+
+def require_ok(plan: KernelPlan, x: Arguments) -> None:
+    """Raises LaunchError, naming operand, value and rule, when the launch must not run."""
+    status = status_of(plan, x)
+    if status != "ok":
+        row = next(s for s in plan.statuses if s.name == status)
+        subject = status.split("_")[0]
+        value = getattr(x, subject, None)
+        shown = f"{value:#x}" if subject in ("a", "b", "d") and value is not None else value
+        given = f" ({subject} = {shown})" if value is not None else ""
+        raise LaunchError(f"{plan.name}: {status}: {row.text}{given}", status)
+
+
+def stores_by_tma(plan: KernelPlan, x: Arguments) -> bool:
+    """Whether TMA can write the rows of D; otherwise the consumers store element by element.
+
+    TMA clips a load element by element but a store in units of 16 bytes: with N = 81 of a 16-bit
+    type it writes 88 columns (seen on an H200). So N must be a whole number of units, too.
+    """
+    if x.d % 16 or x.n % plan.elements_per_16_bytes:
+        return False
+    return x.m == 1 or (x.ldd % plan.elements_per_16_bytes == 0 and x.ldd < plan.max_ld)
+
+
+def problem_record(plan: KernelPlan, x: Arguments) -> Any:
+    """The kernel's `Problem` parameter, laid out as the compiler lays out the struct."""
+    layout = np.dtype([(f.name, f.numpy) for f in plan.problem_fields], align=True)
+    values: dict[str, Any] = {
+        "d": x.d,
+        "ldd": x.ldd,
+        "m": x.m,
+        "n": x.n,
+        "k_tiles": _tiles(x.k, plan.tile[2]),
+        "tiles_m": _tiles(x.m, plan.tile[0]),
+        "tiles_n": _tiles(x.n, plan.tile[1]),
+        "tma_store": stores_by_tma(plan, x),
+    }
+    record = np.zeros((), layout)
+    for name in layout.names or ():
+        record[name] = values[name]
+    return record[()]

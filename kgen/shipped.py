@@ -1,0 +1,64 @@
+"""What kgen brings along for spec authors: shipped specs to start from, and the JSON Schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from kgen.errors import KgenError
+from kgen.paths import data_folder
+from kgen.spec import KernelSpec, load_spec, parse_spec
+from kgen.spec.tree import dump_resolved
+
+
+def shipped_specs() -> list[tuple[str, str]]:
+    """Name (`hopper/v6`) and first comment line of every shipped kernel spec."""
+    folder = data_folder("specs")
+    files = [p for p in sorted(folder.rglob("*.yaml")) if ".sweep" not in p.suffixes]
+    return [(p.relative_to(folder).with_suffix("").as_posix(), _first_line(p)) for p in files]
+
+
+def _first_line(path: Path) -> str:
+    return path.read_text("utf-8").split("\n", 1)[0].removeprefix("#").strip()
+
+
+def new_spec(path: Path, like: str) -> None:
+    """Write a copy of a shipped spec, named after the new file.
+
+    A shipped spec that extends another is written out whole, so that the copy stands alone.
+    Raises KgenError when `like` is unknown, the file exists, or its stem is no kernel name.
+    """
+    names = [name for name, _ in shipped_specs()]
+    if like not in names:
+        raise KgenError(f"no shipped spec is called {like}; there are {', '.join(names)}")
+    if path.suffix not in (".yaml", ".yml"):
+        raise KgenError(f"{path}: a spec file ends in .yaml")
+    source = data_folder("specs") / f"{like}.yaml"
+    text = source.read_text("utf-8")
+    if re.search(r"^extends:", text, re.MULTILINE):
+        text = dump_resolved(load_spec(source).tree, _first_line(source))
+    text = re.sub(r"^name: .*$", f"name: {path.stem}", text, count=1, flags=re.MULTILINE)
+    parse_spec(text, str(path))
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise KgenError(f"{path} exists; kgen does not overwrite a spec") from None
+    except OSError as error:
+        raise KgenError(f"{path}: {error.strerror}") from error
+
+
+def json_schema() -> str:
+    """JSON Schema (draft 2020-12) of a spec file, `extends` included."""
+    schema = KernelSpec.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "kgen kernel spec"
+    schema["properties"]["extends"] = {
+        "type": "string",
+        "description": "Spec file that this one extends, relative to it.",
+    }
+    required = schema.pop("required")
+    # A spec that extends another may leave out whatever its base sets; only the name is its own.
+    schema["anyOf"] = [{"required": required}, {"required": ["extends", "name"]}]
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"

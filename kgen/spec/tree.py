@@ -1,0 +1,191 @@
+"""YAML text to plain data plus the position of every key and value.
+
+Works on the node graph of ruamel.yaml, so that duplicate keys are found with both places and
+nothing is constructed but scalars, lists and maps. YAML 1.2: `no`, `off` and `on` are strings.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from kgen.errors import Diagnostic, SpecError
+
+FieldPath = tuple[str | int, ...]
+
+LONGEST_FILE = 1 << 20
+_PLAIN_TAGS = {"null", "bool", "int", "float", "str"}
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in a file; line and column count from 1."""
+
+    path: str
+    line: int
+    column: int
+    source: str
+
+    def diagnostic(self, name: str, what: str) -> Diagnostic:
+        """A finding at this place."""
+        return Diagnostic(self.path, self.line, self.column, name, what, self.source)
+
+
+@dataclass
+class Tree:
+    """Plain data and, for every field path, where its key and its value stand."""
+
+    data: Any
+    keys: dict[FieldPath, Position] = field(default_factory=dict)
+    values: dict[FieldPath, Position] = field(default_factory=dict)
+
+
+def dotted(path: FieldPath) -> str:
+    """`('verify', 'shapes', 0)` as `verify.shapes[0]`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+def read_text(path: Path, shown: str) -> str:
+    """The file's text. Raises SpecError when it cannot be read as UTF-8 text of sensible size."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise SpecError([Diagnostic(shown, 0, 0, "", error.strerror or str(error))]) from error
+    if len(raw) > LONGEST_FILE:
+        what = f"{len(raw)} bytes; a spec has at most {LONGEST_FILE}"
+        raise SpecError([Diagnostic(shown, 0, 0, "", what)])
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        what = f"byte {error.start} is not UTF-8"
+        raise SpecError([Diagnostic(shown, line, 1, "", what)]) from error
+
+
+class _Walker:
+    """Turns one node graph into a Tree, collecting every finding."""
+
+    def __init__(self, yaml: YAML, shown: str, lines: list[str]) -> None:
+        self._yaml = yaml
+        self._shown = shown
+        self._lines = lines
+        self._visited: set[int] = set()
+        self.tree = Tree(None)
+        self.findings: list[Diagnostic] = []
+
+    def position(self, node: Node) -> Position:
+        line, column = node.start_mark.line, node.start_mark.column
+        source = self._lines[line] if line < len(self._lines) else ""
+        return Position(self._shown, line + 1, column + 1, source)
+
+    def refuse(self, node: Node, path: FieldPath, what: str) -> None:
+        self.findings.append(self.position(node).diagnostic(dotted(path), what))
+
+    def walk(self, node: Node, path: FieldPath) -> Any:
+        self.tree.values[path] = self.position(node)
+        if id(node) in self._visited:
+            self.refuse(node, path, "anchors and aliases are not used in specs; use `extends`")
+            return None
+        self._visited.add(id(node))
+        if isinstance(node, MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, SequenceNode):
+            return [self.walk(item, (*path, i)) for i, item in enumerate(node.value)]
+        return self._scalar(node, path)
+
+    def _scalar(self, node: Node, path: FieldPath) -> Any:
+        assert isinstance(node, ScalarNode)
+        if str(node.tag).rpartition(":")[2] not in _PLAIN_TAGS:
+            self.refuse(node, path, f"the tag {node.tag} has no meaning here")
+            return None
+        try:
+            return self._yaml.constructor.construct_object(node)
+        except (ValueError, OverflowError, YAMLError) as error:
+            self.refuse(node, path, f"cannot be read as a value: {error}")
+            return None
+
+    def _mapping(self, node: MappingNode, path: FieldPath) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        first: dict[str, Position] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, ScalarNode):
+                self.refuse(key_node, path, "a key must be a plain word")
+                continue
+            key = str(key_node.value)
+            if key in first:
+                earlier = first[key].line
+                self.refuse(key_node, (*path, key), f"duplicate key, first given in line {earlier}")
+                continue
+            first[key] = self.tree.keys[(*path, key)] = self.position(key_node)
+            result[key] = self.walk(value_node, (*path, key))
+        return result
+
+
+def parse_tree(text: str, shown: str) -> Tree:
+    """Parse one YAML document whose root is a map.
+
+    Raises SpecError with every duplicate key, alias or strange tag, or with the first syntax error.
+    """
+    yaml = YAML(typ="safe", pure=True)
+    lines = text.splitlines()
+    try:
+        root = yaml.compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line, mark.column) if mark else (0, 0)
+        source = lines[line] if line < len(lines) else ""
+        what = " ".join(str(p) for p in (error.context, error.problem) if p)
+        if "\t" in source[: column + 1]:
+            what = "a tab is used as indentation; YAML takes spaces only"
+        place = Position(shown, line + 1, column + 1, source)
+        raise SpecError([place.diagnostic("", what)]) from error
+    except YAMLError as error:
+        raise SpecError([Diagnostic(shown, 0, 0, "", f"not YAML: {error}")]) from error
+    except RecursionError as error:
+        raise SpecError([Diagnostic(shown, 0, 0, "", "nested too deeply")]) from error
+    if not isinstance(root, MappingNode):
+        found = "empty" if root is None else "not a map of fields"
+        raise SpecError([Diagnostic(shown, 1, 1, "", f"the file is {found}", (lines or [""])[0])])
+    walker = _Walker(yaml, shown, lines)
+    walker.tree.data = walker.walk(root, ())
+    if walker.findings:
+        raise SpecError(walker.findings)
+    return walker.tree
+
+
+def merge(base: Tree, over: Tree) -> Tree:
+    """`over` on top of `base`: maps merge, the rest is replaced; positions follow the values."""
+    result = Tree(base.data, dict(base.keys), dict(base.values))
+    result.data = _merge_value(base.data, over.data, (), result)
+    result.keys.update(over.keys)
+    result.values.update(over.values)
+    return result
+
+
+def _merge_value(base: Any, over: Any, path: FieldPath, result: Tree) -> Any:
+    if isinstance(base, dict) and isinstance(over, dict):
+        merged = dict(base)
+        for key, value in over.items():
+            child = (*path, key)
+            merged[key] = _merge_value(base[key], value, child, result) if key in base else value
+        return merged
+    for places in (result.keys, result.values):
+        for below in [p for p in places if p[: len(path)] == path and len(p) > len(path)]:
+            del places[below]
+    return over
+
+
+def dump_resolved(tree: Tree, comment: str) -> str:
+    """The merged data as YAML text under a one-line comment."""
+    stream = io.StringIO()
+    yaml = YAML()
+    yaml.default_flow_style = None
+    yaml.dump(tree.data, stream)
+    return f"# {comment}\n{stream.getvalue()}"
