@@ -14,13 +14,14 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
 
 from kgen.errors import Diagnostic, SpecError
 
 FieldPath = tuple[str | int, ...]
 
 LONGEST_FILE = 1 << 20
-_PLAIN_TAGS = {"null", "bool", "int", "float", "str"}
+_PLAIN_TAGS = {"null", "bool", "int", "float", "str", "map", "seq"}
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class _Walker:
         self._yaml = yaml
         self._shown = shown
         self._lines = lines
-        self._visited: set[int] = set()
+        self._refused: set[int] = set()
         self.tree = Tree(None)
         self.findings: list[Diagnostic] = []
 
@@ -90,10 +91,14 @@ class _Walker:
 
     def walk(self, node: Node, path: FieldPath) -> Any:
         self.tree.values[path] = self.position(node)
-        if id(node) in self._visited:
-            self.refuse(node, path, "anchors and aliases are not used in specs; use `extends`")
+        if node.anchor is not None:
+            if id(node) not in self._refused:  # an alias is the anchored node once more
+                self.refuse(node, path, "anchors and aliases are not used in specs; use `extends`")
+            self._refused.add(id(node))
             return None
-        self._visited.add(id(node))
+        if str(node.tag).rpartition(":")[2] not in _PLAIN_TAGS:
+            self.refuse(node, path, f"the tag {node.tag} has no meaning here")
+            return None
         if isinstance(node, MappingNode):
             return self._mapping(node, path)
         if isinstance(node, SequenceNode):
@@ -102,13 +107,11 @@ class _Walker:
 
     def _scalar(self, node: Node, path: FieldPath) -> Any:
         assert isinstance(node, ScalarNode)
-        if str(node.tag).rpartition(":")[2] not in _PLAIN_TAGS:
-            self.refuse(node, path, f"the tag {node.tag} has no meaning here")
-            return None
         try:
             return self._yaml.constructor.construct_object(node)
-        except (ValueError, OverflowError, YAMLError) as error:
-            self.refuse(node, path, f"cannot be read as a value: {error}")
+        except (KeyError, ValueError, OverflowError, YAMLError):
+            kind = str(node.tag).rpartition(":")[2]
+            self.refuse(node, path, f"cannot be read as a value of YAML type {kind}")
             return None
 
     def _mapping(self, node: MappingNode, path: FieldPath) -> dict[str, Any]:
@@ -145,6 +148,11 @@ def parse_tree(text: str, shown: str) -> Tree:
         if "\t" in source[: column + 1]:
             what = "a tab is used as indentation; YAML takes spaces only"
         place = Position(shown, line + 1, column + 1, source)
+        raise SpecError([place.diagnostic("", what)]) from error
+    except ReaderError as error:
+        line, start = text.count("\n", 0, error.position), text.rfind("\n", 0, error.position)
+        what = f"the character U+{error.character:04X} is not allowed in YAML"
+        place = Position(shown, line + 1, error.position - start, "")
         raise SpecError([place.diagnostic("", what)]) from error
     except YAMLError as error:
         raise SpecError([Diagnostic(shown, 0, 0, "", f"not YAML: {error}")]) from error
