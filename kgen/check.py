@@ -36,9 +36,10 @@ class Drift:
 
 @dataclass(frozen=True)
 class Output:
-    """A rendered kernel and the folder it belongs in."""
+    """A rendered kernel and the folder it belongs in, which is `root` or lies below it."""
 
     spec: Path
+    root: Path
     folder: Path
     rendered: Rendered
 
@@ -86,21 +87,23 @@ def render_all(specs: Iterable[Path], generated: Path, mirror: bool = True) -> l
                 "(names that differ only in case collide on some file systems)"
             )
         taken[place] = spec
-        outputs.append(Output(spec, folder, rendered))
+        outputs.append(Output(spec, generated, folder, rendered))
     return outputs
 
 
 def write(output: Output) -> list[Path]:
     """Write the files of one kernel; an unchanged file keeps its time stamp. Returns what changed.
 
-    Each file appears whole or not at all. Raises KgenError rather than follow a symbolic link, and
-    when the folder cannot be written.
+    Each file appears whole or not at all. Raises KgenError rather than follow a symbolic link below
+    the output's root, and when the folder cannot be written.
     """
     changed = []
     for name, text in output.rendered.files.items():
         path = output.folder / name
         for part in (path, *path.parents):
-            if part.is_symlink() and part != Path(part.anchor) and part.parent != part:
+            if part == output.root:
+                break
+            if part.is_symlink():
                 raise KgenError(
                     f"{path}: {part} is a symbolic link; kgen does not write through it"
                 )
