@@ -129,7 +129,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-_LOOKS_PLAIN = re.compile(r"[-+.\d].*|true|false|null|~", re.IGNORECASE | re.DOTALL)
+_LOOKS_PLAIN = re.compile(r"[-+.]*\d[\d_.e+-]*|true|false|null|~", re.IGNORECASE)
 
 
 def from_pydantic(tree: Tree, error: ValidationError) -> list[Diagnostic]:

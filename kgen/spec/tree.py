@@ -7,6 +7,7 @@ nothing is constructed but scalars, lists and maps. YAML 1.2: `no`, `off` and `o
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from kgen.errors import Diagnostic, SpecError
 FieldPath = tuple[str | int, ...]
 
 LONGEST_FILE = 1 << 20
+DEEPEST_FLOW = 64
 _PLAIN_TAGS = {"null", "bool", "int", "float", "str", "map", "seq"}
 
 
@@ -128,7 +130,19 @@ class _Walker:
                 continue
             first[key] = self.tree.keys[(*path, key)] = self.position(key_node)
             result[key] = self.walk(value_node, (*path, key))
+            if value_node.start_mark.index == value_node.end_mark.index:
+                # Nothing stands there, and its mark is that of whatever comes next.
+                self.tree.values[(*path, key)] = first[key]
         return result
+
+
+def _flow_depth(text: str) -> int:
+    """How deep brackets nest outside comments; the parser takes quadratic time over it."""
+    depth = deepest = 0
+    for bracket in re.findall(r"[\[\]{}]", re.sub(r"#.*", "", text)):
+        depth = depth + 1 if bracket in "[{" else max(0, depth - 1)
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def parse_tree(text: str, shown: str) -> Tree:
@@ -136,6 +150,8 @@ def parse_tree(text: str, shown: str) -> Tree:
 
     Raises SpecError with every duplicate key, alias or strange tag, or with the first syntax error.
     """
+    if _flow_depth(text) > DEEPEST_FLOW:
+        raise SpecError([Diagnostic(shown, 0, 0, "", "nested too deeply")])
     yaml = YAML(typ="safe", pure=True)
     lines = text.splitlines()
     try:
