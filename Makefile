@@ -7,7 +7,7 @@ PY ?= $(VENV)/bin/python
 KGEN = $(PY) -m kgen.cli.main
 SPEC ?= specs/hopper/v6.yaml
 
-.PHONY: demo test test-all lint golden check gpu bench tables clean
+.PHONY: demo setup test lint golden check gpu bench tables clean
 
 # Rebuilt when the dependencies change. The stamp is written last, so an interrupted set-up is redone.
 $(VENV)/stamp: pyproject.toml
@@ -18,6 +18,8 @@ $(VENV)/stamp: pyproject.toml
 ifeq ($(PY),$(VENV)/bin/python)
 SETUP = $(VENV)/stamp
 endif
+
+setup: $(SETUP)
 
 demo: $(SETUP)
 	$(KGEN) toolchain install

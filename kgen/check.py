@@ -66,11 +66,20 @@ def find_specs(paths: Iterable[Path]) -> list[Path]:
 
 def folder_of(spec: Path, generated: Path) -> Path:
     """Where a spec's files go: its place below the nearest `specs` folder, mirrored."""
-    parts = spec.parts
-    if "specs" not in parts[:-1]:
-        return generated
-    below = parts[len(parts) - parts[::-1].index("specs") : -1]
-    return generated.joinpath(*below)
+    index = _specs_index(spec)
+    return generated.joinpath(*spec.parts[index + 1 : -1]) if index is not None else generated
+
+
+def default_folder(spec: Path) -> Path:
+    """The folder `generated` beside the nearest `specs` folder, else the current folder."""
+    index = _specs_index(spec)
+    return Path(*spec.parts[:index]) / "generated" if index is not None else Path()
+
+
+def _specs_index(spec: Path) -> int | None:
+    """Position of the nearest folder called `specs` in a spec's path."""
+    folders = spec.parts[:-1]
+    return len(folders) - 1 - folders[::-1].index("specs") if "specs" in folders else None
 
 
 def render_all(specs: Iterable[Path], generated: Path, mirror: bool = True) -> list[Output]:
@@ -207,3 +216,18 @@ def _orphans(generated: Path, expected: set[Path]) -> Iterator[Drift]:
             continue
         if _MARK in path.read_bytes()[:200].decode("utf-8", "replace"):
             yield Drift(path, "orphan", "no spec renders to it", f"rm {path}")
+
+
+def check_one(spec: Path, rendered: Rendered) -> str:
+    """In a few words, whether the generated file of one shipped spec is what it renders to now."""
+    folder = folder_of(spec, default_folder(spec))
+    drifts = [d for n, t in rendered.files.items() for d in _compare(folder / n, t, spec)]
+    if not drifts:
+        return f"{folder / rendered.name}.cu is up to date"
+    return "; ".join(f"{d.path} is {d.kind}" for d in drifts)
+
+
+def current_digests(specs: Path) -> dict[str, str]:
+    """Kernel name to the digest of what its spec renders to now."""
+    outputs = render_all(find_specs([specs]), Path("generated"))
+    return {output.rendered.name: output.rendered.digest for output in outputs}

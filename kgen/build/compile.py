@@ -239,7 +239,9 @@ def _require_names(name: str, target: str) -> None:
 
 def _refusal(job: _Job, identity: str, log: str) -> str:
     """Message of a refused source: who refused it, the first errors, and what ptxas points at."""
-    errors = [line.strip() for line in log.splitlines() if re.search(r"\b(error|fatal)\b", line)]
+    errors = [
+        line.strip() for line in log.splitlines() if re.search(r"\b(error|fatal|undefined)\b", line)
+    ]
     compiler = " ".join(identity.split()[:2])
     lines = [f"{job.name}.cu: {compiler} refuses the source for {job.target}"]
     lines += [f"    {line}" for line in errors[:5] or log.strip().splitlines()[-5:]]

@@ -111,7 +111,7 @@ def main(toolkit):
 
         error, major, minor = nvrtc.nvrtcVersion()
         check(error)
-    except Exception as problem:  # noqa: BLE001 - whatever it is, kgen must hear of it
+    except Exception as problem:
         answer({"ready": False, "error": f"{type(problem).__name__}: {problem}"})
         return 1
     answer({"ready": True, "nvrtc": f"{major}.{minor}", "libraries": loaded_libraries()})
@@ -119,7 +119,7 @@ def main(toolkit):
         request = json.loads(requests.get())
         try:
             result = compile_one(nvrtc, toolkit, request)
-        except Exception as problem:  # noqa: BLE001 - an answer, so that the worker lives on
+        except Exception as problem:
             log = f"{request['name']}.cu: error: {type(problem).__name__}: {problem}"
             result = {"ok": False, "log": log, "data": "", "seconds": 0.0}
         answer({"id": request["id"], **result})

@@ -59,7 +59,7 @@ def build(
     else:
         artifact = api.build(plan, compiler=compiler, emit=emit_kind, toolchain=toolchain)  # type: ignore[arg-type]
         path, data = artifact.path, _report(plan.name, artifact)
-        text = _describe(plan, artifact)
+        text = describe_build(plan, artifact)
     if output is not None:
         target = output / path.name if output.is_dir() else output
         try:
@@ -91,7 +91,8 @@ def _report(name: str, artifact: Any) -> dict[str, Any]:
     }
 
 
-def _describe(plan: Any, artifact: Any) -> str:
+def describe_build(plan: Any, artifact: Any) -> str:
+    """The result of a build, for people."""
     how = "from the cache" if artifact.cached else f"in {artifact.seconds:.2f} s"
     compiler = " ".join(artifact.compiler.split()[:2])
     lines = [f"{plan.name}: {artifact.kind} by {compiler} {how}"]

@@ -1,9 +1,208 @@
-"""Commands that run kernels: verify, bench, results."""
+"""Commands around running kernels: verify, bench, results, demo."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
+
+from kgen.cli.build_commands import Toolchain
+from kgen.cli.output import EXIT_NO, EXIT_UNKNOWN, Json, emit, note
+
+Shapes = Annotated[
+    list[str] | None, typer.Option("--shape", help="M,N,K in elements; may be repeated.")
+]
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
+    for command in (verify, bench, results, demo):
+        app.command()(command)
+
+
+def _problem(text: str) -> tuple[int, int, int]:
+    from kgen.errors import KgenError
+
+    parts = text.replace("x", ",").split(",")
+    if len(parts) != 3 or not all(p.strip().isdigit() for p in parts):
+        raise KgenError(f"--shape: {text} is not M,N,K such as 8192,8192,8192")
+    m, n, k = (int(p) for p in parts)
+    return m, n, k
+
+
+def verify(
+    spec: Annotated[Path, typer.Argument(help="Spec file.")],
+    shape: Shapes = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random operands.")] = 0,
+    toolchain: Toolchain = "private",
+    as_json: Json = False,
+) -> None:
+    """Run a kernel on the GPU over derived shapes and hold every output against the gates."""
+    from kgen import api
+    from kgen.run import Kernel
+    from kgen.run.launch import import_cupy
+    from kgen.verify import device
+    from kgen.verify.shapes import shape as make_shape
+
+    plan = api.lower(api.load_spec(spec))
+    cupy = import_cupy()
+    kernel = Kernel(plan, api.build(plan, toolchain=toolchain).path)
+    sms = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["multiProcessorCount"]
+    tile = device.tile_of(plan)
+    chosen = [
+        make_shape(tile, *_problem(text), "named on the command line") for text in shape or []
+    ]
+    shapes = chosen or device.shapes_of(plan, sms)
+
+    def progress(case: device.Case) -> None:
+        state = "ok  " if case.passed else "FAIL"
+        note(f"{state} {case.shape.label:<28} {case.report.data}")
+
+    cases = device.verify_on_gpu(plan, kernel, shapes, progress, seed)
+    failed = [c for c in cases if not c.passed]
+    data = {
+        "kernel": plan.name,
+        "source_digest": api.render(plan).digest,
+        "passed": not failed,
+        "cases": [
+            {"shape": c.shape.label, "why": c.shape.why, **c.report.as_json()} for c in cases
+        ],
+    }
+    lines = [f"{plan.name}: {len(cases) - len(failed)} of {len(cases)} cases right"]
+    for case in failed:
+        lines += [f"{case.shape.label}: {case.shape.why}", f"  {case.report}"]
+        if case.report.declared_limit:
+            lines.append(f"  explained by a declared limit: {case.report.declared_limit}")
+    lines += _figures(cases)
+    emit(as_json, data, "\n".join(lines))
+    if failed:
+        raise typer.Exit(EXIT_NO)
+
+
+def _figures(cases: list[Any]) -> list[str]:
+    """Errors at unit-variance outputs, the convention of published f16-accumulation figures."""
+    lines = []
+    for case in cases:
+        for result in case.report.results:
+            if "p99_error" in result.figures:
+                f = result.figures
+                lines.append(
+                    f"  {case.shape.label}, outputs of unit variance: mean error {f['mean_error']:.2g}"
+                    f", p99 {f['p99_error']:.2g}, maximum {f['max_error']:.2g}"
+                )
+    return lines
+
+
+def bench(
+    specs: Annotated[list[Path], typer.Argument(help="Spec files, or folders of them.")],
+    shape: Shapes = None,
+    window: Annotated[
+        list[int] | None, typer.Option(help="Launches in one timed window; may be repeated.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds of every window, at least 3.")] = 5,
+    cooldown: Annotated[float, typer.Option(help="Seconds of rest before every window.")] = 3.0,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder for result files.")
+    ] = None,
+    skip_verify: Annotated[
+        bool, typer.Option("--skip-verify", help="Only the timed shapes are verified.")
+    ] = False,
+    toolchain: Toolchain = "private",
+    as_json: Json = False,
+) -> None:
+    """Verify kernels, then time them against cuBLAS in one process; exit 4 if undecided."""
+    from kgen import api
+    from kgen.bench import session
+    from kgen.bench.protocol import Settings
+    from kgen.bench.results import dump_result, save_result
+    from kgen.check import find_specs
+
+    settings = Settings(tuple(window or [30]), rounds, cooldown)
+    problems = [_problem(text) for text in shape or ["8192,8192,8192"]]
+    found, lines, undecided = [], [], False
+    for spec in find_specs(specs):
+        plan = api.lower(api.load_spec(spec))
+        result = session.run(
+            plan, problems, settings, toolchain=toolchain, derived=not skip_verify, progress=note
+        )
+        found.append(result)
+        if output is not None:
+            lines.append(f"{save_result(result, output)}")
+        undecided |= session.undecided(result)
+        lines += session.summary(result)
+    import json
+
+    emit(as_json, [json.loads(dump_result(r)) for r in found], "\n".join(lines))
+    if undecided:
+        raise typer.Exit(EXIT_UNKNOWN)
+
+
+def results(
+    folder: Annotated[Path, typer.Argument(help="Folder of result files.")] = Path(
+        "benchmarks/results"
+    ),
+    specs: Annotated[Path, typer.Option(help="Specs whose sources count as current.")] = Path(
+        "specs"
+    ),
+    update: Annotated[
+        Path | None, typer.Option(help="Markdown file whose results table is rewritten.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print measured results as a table, or write the table into a README."""
+    import json
+
+    from kgen.bench.results import dump_result, load_results
+    from kgen.bench.tables import results_table, update_readme
+    from kgen.check import current_digests
+    from kgen.errors import KgenError
+
+    if not folder.is_dir():
+        raise KgenError(f"{folder}: no such folder of results")
+    found, digests = load_results(folder), current_digests(specs)
+    if update is not None:
+        changed = update_readme(update, found, digests)
+        note(f"{update}: {'rewritten' if changed else 'already up to date'}")
+        return
+    emit(as_json, [json.loads(dump_result(r)) for r in found], results_table(found, digests))
+
+
+def demo(
+    spec: Annotated[Path, typer.Argument(help="Spec file.")] = Path("specs/hopper/v6.yaml"),
+) -> None:
+    """The main job in one go: render, explain, build; verify and time where a GPU allows it."""
+    from kgen import api, explain
+    from kgen.check import check_one
+    from kgen.cli.build_commands import describe_build
+    from kgen.errors import DeviceError
+    from kgen.run.launch import import_cupy
+
+    plan = api.lower(api.load_spec(spec))
+    rendered = api.render(plan)
+    print(f"1. render   {spec} -> {rendered.name}.cu, {rendered.name}.h")
+    print(f"   {len(rendered.source.splitlines())} lines; {check_one(spec, rendered)}")
+    print("2. explain\n")
+    print(explain.text(plan, rendered.digest), end="\n\n")
+    print("3. build")
+    print(describe_build(plan, api.build(plan)))
+    try:
+        import_cupy()
+        import torch
+
+        if not torch.cuda.is_available():
+            raise DeviceError(f"torch {torch.__version__} has no GPU")
+    except (DeviceError, ImportError) as error:
+        print(f"4. verify   not done: {error}")
+        print("5. bench    not done: timing needs the same GPU")
+        print("The kernel is rendered and built; nothing here says that it is right or fast.")
+        return
+    print("4. verify")
+    verify(spec)
+    print("5. bench    8192 x 8192 x 8192 against torch.mm")
+    try:
+        bench([spec], rounds=3)
+    except typer.Exit as undecided:
+        if undecided.exit_code != EXIT_UNKNOWN:
+            raise
+        print("   undecided: the interval of the ratio spans 1")

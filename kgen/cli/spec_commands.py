@@ -18,14 +18,6 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def _default_output(spec: Path) -> Path:
-    """`generated` beside the nearest `specs` folder, else the current folder."""
-    parts = spec.parts
-    if "specs" not in parts[:-1]:
-        return Path()
-    return Path(*parts[: len(parts) - 1 - parts[::-1].index("specs")]) / "generated"
-
-
 def render(
     specs: Specs,
     output: Annotated[
@@ -46,9 +38,9 @@ def render(
     else:
         outputs = [
             result
-            for folder in sorted({_default_output(s) for s in found})
+            for folder in sorted({drift.default_folder(s) for s in found})
             for result in drift.render_all(
-                [s for s in found if _default_output(s) == folder], folder
+                [s for s in found if drift.default_folder(s) == folder], folder
             )
         ]
     for result in outputs:

@@ -108,7 +108,7 @@ def stores_by_tma(plan: KernelPlan, x: Arguments) -> bool:
     return x.m == 1 or (x.ldd % plan.elements_per_16_bytes == 0 and x.ldd < plan.max_ld)
 
 
-def problem_record(plan: KernelPlan, x: Arguments) -> np.void:
+def problem_record(plan: KernelPlan, x: Arguments) -> Any:
     """The kernel's `Problem` parameter, laid out as the compiler lays out the struct."""
     layout = np.dtype([(f.name, f.numpy) for f in plan.problem_fields], align=True)
     values: dict[str, Any] = {

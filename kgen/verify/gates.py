@@ -197,7 +197,12 @@ def bound_gate(got: Array, ref: Reference, operands: Operands, numerics: Numeric
         raise VerifyError("the element bound needs reference(..., magnitude=True)")
     out = number_format(numerics.output)
     k = operands.a.shape[1]
-    factor = BOUND_FACTOR * number_format(numerics.accumulator).unit_roundoff * math.sqrt(k)
+    factor = (
+        numerics.widening
+        * BOUND_FACTOR
+        * number_format(numerics.accumulator).unit_roundoff
+        * math.sqrt(k)
+    )
 
     def limit(window: Window) -> Array:
         size = array_module(got).abs(ref.product[window]).astype("float64")
@@ -220,8 +225,8 @@ def statistical_gate(
     """
     accumulator, out = number_format(numerics.accumulator), number_format(numerics.output)
     steps = -(-operands.a.shape[1] // numerics.mma_k)
-    scale = math.sqrt(steps) * (
-        accumulator.unit_roundoff * ref.partial_rms + accumulator.smallest / 2
+    scale = numerics.widening * (
+        math.sqrt(steps) * (accumulator.unit_roundoff * ref.partial_rms + accumulator.smallest / 2)
     )
     coarser = out.unit_roundoff if out.unit_roundoff > accumulator.unit_roundoff else 0.0
     xp = array_module(got)

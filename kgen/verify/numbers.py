@@ -91,6 +91,7 @@ class Numerics:
     tile_k: int
     slab_m: int  # rows of a tile that one consumer owns
     mma_k: int = 16  # wgmma with 16-bit operands
+    widening: float = 1.0  # declared factor on the bounds; never on exactness
 
 
 def array_module(array: Array) -> Any:

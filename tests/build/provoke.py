@@ -53,6 +53,16 @@ PRODUCER = 'if (threadIdx.x < 128) { asm volatile("setmaxnreg.dec.sync.aligned.u
 
 # A group stays in flight across the loop's back edge and ptxas has nothing to say.
 CLEAN = kernel(f"{LOOP} {{ {FENCE} {mma(scale_d='k > 0')} {COMMIT} {WAIT_1} }}", WAIT_0, TIE, STORE)
+# As CLEAN, the size of a real kernel: four warpgroups with a loop each, four k-steps a stage.
+FOUR_CONSUMERS = kernel(
+    *(
+        f"if (threadIdx.x / 128 == {group}) {{ {LOOP} {{ {FENCE} {mma(64, 'k > 0')} "
+        f"{mma(64) * 3} {COMMIT} {WAIT_1} }} {WAIT_0} {TIE} {STORE} out += {group}; {STORE} }}"
+        for group in range(4)
+    ),
+    n=64,
+    bounds="512, 1",
+)
 SPILL = kernel(
     "for (int i = 0; i < N; ++i) d[i] = out[i];",
     f"{LOOP} for (int i = 0; i < N; ++i) d[i] = d[i] * d[(i + 7) % N] + out[i + k];",

@@ -1,0 +1,1 @@
+"""Timing kernels against baselines, keeping what was measured, and tables made from it."""

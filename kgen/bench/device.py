@@ -1,0 +1,135 @@
+"""Puts a kernel and cuBLAS on the same GPU buffers, so that the protocol can time them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kgen.bench.baselines import TORCH_F16, TORCH_F32, torch_mm
+from kgen.bench.protocol import Bench, Contestant, Measurement, Reading, Settings, measure
+from kgen.bench.sampler import nvml_sampler
+from kgen.plan import KernelPlan
+from kgen.run import Arguments, Kernel
+from kgen.verify import inputs
+from kgen.verify.device import numerics_of
+from kgen.verify.numbers import number_format
+
+L2_MULTIPLE = 3  # the buffer sets together are at least this many L2 caches
+MINIMUM_SETS = 2
+
+
+@dataclass(frozen=True)
+class Problem:
+    """M x N x K in elements."""
+
+    m: int
+    n: int
+    k: int
+
+    @property
+    def flops(self) -> int:
+        """Multiply-adds count twice."""
+        return 2 * self.m * self.n * self.k
+
+
+def gpu_facts() -> dict[str, Any]:
+    """What a result must say about the device that it was measured on."""
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    properties = runtime.getDeviceProperties(cupy.cuda.Device().id)
+    bus = runtime.deviceGetPCIBusId(cupy.cuda.Device().id)
+    return {
+        "name": properties["name"].decode(),
+        "sm_count": properties["multiProcessorCount"],
+        "l2_bytes": properties["l2CacheSize"],
+        "pci_bus_id": bus,
+        "driver": driver_version(),
+        "cuda_driver_api": runtime.driverGetVersion(),
+    }
+
+
+def driver_version() -> str:
+    """The display driver's version by NVML, or why it is not known."""
+    try:
+        import pynvml
+    except ImportError:
+        return "not read: nvidia-ml-py is not installed"
+    try:
+        pynvml.nvmlInit()
+        version = pynvml.nvmlSystemGetDriverVersion()
+    except pynvml.NVMLError as error:
+        return f"not read: {error}"
+    return version.decode() if isinstance(version, bytes) else version
+
+
+def device_bench() -> Bench:
+    """Clock, pauses and sensors of the current GPU. Times are from events on its stream."""
+    import time
+
+    import cupy
+
+    def elapsed(work: Callable[[], None]) -> float:
+        start, stop = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record()
+        work()
+        stop.record()
+        stop.synchronize()
+        return cupy.cuda.get_elapsed_time(start, stop) / 1e3
+
+    device = cupy.cuda.Device()
+    bus = cupy.cuda.runtime.deviceGetPCIBusId(device.id)
+    return Bench(elapsed, device.synchronize, time.sleep, nvml_sampler(bus))
+
+
+def contestants(
+    plan: KernelPlan, kernel: Kernel, problem: Problem, seed: int = 0
+) -> tuple[Contestant, list[Contestant]]:
+    """The kernel and its baselines on shared buffer sets of random normal numbers.
+
+    The sets are used in turn and together exceed L2 by L2_MULTIPLE, so that no launch finds the
+    operands of the one before.
+    """
+    import cupy
+
+    numerics = numerics_of(plan)
+    formats = (numerics.a, numerics.b, numerics.output)
+    device = cupy.cuda.Device()
+    cache = cupy.cuda.runtime.getDeviceProperties(device.id)["l2CacheSize"]
+    one_set = 2 * (problem.m * problem.k + problem.n * problem.k + problem.m * problem.n)
+    sets = max(MINIMUM_SETS, -(-L2_MULTIPLE * cache // one_set))
+    own, f32, f16 = [], [], []
+    for index in range(sets):
+        x = inputs.normal(problem.m, problem.n, problem.k, numerics, seed=seed + index, xp=cupy)
+        storage = number_format(numerics.output).storage
+        d = cupy.empty((problem.m, problem.n), dtype=storage)
+        own.append(kernel.prepare(_arguments(problem, x.a, x.b, d)))
+        f32.append(torch_mm(x.a, x.b, d, formats))
+        if numerics.a == "f16":
+            f16.append(torch_mm(x.a, x.b, d, formats, f16_accumulation=True))
+    note = f"{numerics.accumulator} accumulation, {numerics.output} output"
+    baselines = [Contestant(TORCH_F32, tuple(f32), f"f32 accumulation, {numerics.output} output")]
+    if f16:
+        baselines.append(Contestant(TORCH_F16, tuple(f16), "f16 accumulation, f16 output"))
+    return Contestant(plan.name, tuple(own), note), baselines
+
+
+def _arguments(p: Problem, a: Any, b: Any, d: Any) -> Arguments:
+    return Arguments(a.data.ptr, b.data.ptr, d.data.ptr, p.m, p.n, p.k, p.k, p.k, p.n)
+
+
+def bench_on_gpu(
+    plan: KernelPlan,
+    kernel: Kernel,
+    problem: Problem,
+    settings: Settings,
+    progress: Callable[[Reading], None] = lambda reading: None,
+) -> tuple[Measurement, list[Contestant]]:
+    """Time one problem against every baseline that computes the same product.
+
+    Returns the readings, and the contestants with their like-for-like notes, candidate first.
+    """
+    candidate, baselines = contestants(plan, kernel, problem)
+    measurement = measure(candidate, baselines, settings, device_bench(), progress)
+    return measurement, [candidate, *baselines]

@@ -1,0 +1,279 @@
+"""Result files: one JSON file per kernel and GPU, written atomically, read strictly. Measures
+nothing.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import re
+import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from kgen.bench.protocol import Measurement
+from kgen.bench.statistics import Ratio, Verdict
+from kgen.errors import KgenError
+from kgen.verify.outcome import Report
+
+SCHEMA = 1
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Part(BaseModel):
+    """Frozen and strict: an unknown key is a misspelt one, or a newer file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Gpu(_Part):
+    """The board and what ran it."""
+
+    name: str
+    driver: str
+    toolkit: str = ""
+    libraries: dict[str, str] = {}  # torch, cuBLAS, cupy: versions
+
+
+class Compiler(_Part):
+    """What made the cubin."""
+
+    name: str
+    version: str
+    options: tuple[str, ...] = ()
+
+
+class Timing(_Part):
+    """One contestant in one window. Units microseconds per launch; TFLOPS from the median."""
+
+    name: str
+    note: str = ""
+    median_us: Positive
+    low_us: Positive
+    high_us: Positive
+    rounds_us: tuple[Positive, ...]  # in the order of the rounds, so that ratios can be checked
+    tflops: float
+    sm_mhz: float | None = None  # median right after the windows
+    power_w: float | None = None
+
+
+class RatioRecord(_Part):
+    """Candidate over baseline; above 1 if the candidate is faster."""
+
+    baseline: str
+    median: Positive
+    low: Positive
+    high: Positive
+    verdict: Verdict
+    rounds: int
+
+
+class Window(_Part):
+    """All contestants of one window length; the first is the candidate."""
+
+    launches: int
+    timings: Annotated[tuple[Timing, ...], Field(min_length=1)]
+    ratios: tuple[RatioRecord, ...]
+
+
+class Timed(_Part):
+    """One timed problem."""
+
+    m: Count
+    n: Count
+    k: Count
+    rounds: int
+    cooldown_s: float
+    warmup: int
+    windows: tuple[Window, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Verified(_Part):
+    """One gate of one checked problem; `figures` are the gate's numbers."""
+
+    shape: str
+    data: str
+    gate: str
+    passed: bool
+    figures: dict[str, float] = {}
+    cause: str = ""
+
+
+class Result(_Part):
+    """Everything known about one kernel on one GPU."""
+
+    schema_version: Literal[1] = SCHEMA
+    kernel: str
+    source_digest: str  # sha256 of the rendered text without its evidence block
+    compiler: Compiler
+    gpu: Gpu
+    measured_on: datetime.date
+    timings: tuple[Timed, ...] = ()
+    verification: tuple[Verified, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def timed(m: int, n: int, k: int, measurement: Measurement, notes: dict[str, str]) -> Timed:
+    """The record of a measurement. `notes` holds each contestant's like-for-like note."""
+    names = (measurement.candidate, *measurement.baselines)
+    windows = []
+    for launches in measurement.settings.windows:
+        timings = tuple(_timing(measurement, name, launches, m * n * k, notes) for name in names)
+        ratios = tuple(_ratio(name, measurement.ratio(name, launches)) for name in names[1:])
+        windows.append(Window(launches=launches, timings=timings, ratios=ratios))
+    return Timed(
+        m=m,
+        n=n,
+        k=k,
+        rounds=measurement.settings.rounds,
+        cooldown_s=measurement.settings.cooldown_s,
+        warmup=measurement.settings.warmup,
+        windows=tuple(windows),
+        notes=measurement.notes,
+    )
+
+
+def _ratio(baseline: str, found: Ratio) -> RatioRecord:
+    return RatioRecord(baseline=baseline, verdict=found.verdict, **asdict(found))
+
+
+def _timing(
+    measurement: Measurement, name: str, launches: int, products: int, notes: dict[str, str]
+) -> Timing:
+    micro = 1e6 * np.array(measurement.times(name, launches))
+    after = [
+        r.after
+        for r in measurement.readings
+        if r.after and (r.contestant, r.window) == (name, launches)
+    ]
+    median = float(np.median(micro))
+    return Timing(
+        name=name,
+        note=notes.get(name, ""),
+        median_us=median,
+        low_us=float(micro.min()),
+        high_us=float(micro.max()),
+        rounds_us=tuple(micro.tolist()),
+        tflops=2 * products / median / 1e6,
+        sm_mhz=float(np.median([s.sm_mhz for s in after])) if after else None,
+        power_w=float(np.median([s.power_w for s in after])) if after else None,
+    )
+
+
+def verified(shape: str, report: Report) -> tuple[Verified, ...]:
+    """The record of a report on one problem. JSON has no infinity, so infinite figures are left
+    out.
+    """
+    return tuple(
+        Verified(
+            shape=shape,
+            data=report.data,
+            gate=result.gate,
+            passed=result.passed,
+            figures={key: x for key, x in result.figures.items() if math.isfinite(x)},
+            cause=result.cause,
+        )
+        for result in report.results
+    )
+
+
+def result_path(folder: Path, kernel: str, gpu: str) -> Path:
+    """<kernel>.<gpu in lower case, words joined by ->.json"""
+    slug = re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-")
+    return folder / f"{kernel}.{slug}.json"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file in one step, so that an interruption leaves the old one or the new one. Bytes
+    as given.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def save_result(result: Result, folder: Path) -> Path:
+    """Write a result under its own name and return the path. Same result, same bytes."""
+    path = result_path(folder, result.kernel, result.gpu.name)
+    write_atomically(path, dump_result(result))
+    return path
+
+
+def dump_result(result: Result) -> str:
+    """The file's text: sorted keys, so that a diff shows only what changed."""
+    data = result.model_dump(mode="json")
+    return json.dumps(_rounded(data), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _rounded(value: Any) -> Any:
+    """Floats to seven significant digits: more is noise, and noise makes diffs."""
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return float(f"{value:.7g}") if isinstance(value, float) and math.isfinite(value) else value
+
+
+def load_result(path: Path) -> Result:
+    """Read one result file.
+
+    Raises  KgenError naming the file and the field, for a newer schema, broken JSON or a wrong
+        field
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise KgenError(f"{path}: not a result file: {error}") from error
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if type(version) is not int:
+        raise KgenError(f"{path}: not a result file: no schema_version")
+    if version > SCHEMA:
+        raise KgenError(
+            f"{path}: schema {version} is newer than this kgen reads ({SCHEMA}); fix: upgrade kgen"
+        )
+    try:
+        return Result.model_validate_json(json.dumps(data))
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+        raise KgenError("\n".join(f"{path}: {line}" for line in lines)) from error
+
+
+def load_results(folder: Path) -> tuple[Result, ...]:
+    """Every result file of a folder, by kernel and GPU; a file under another name than its own is
+    refused.
+
+    Raises  KgenError as load_result, and if the name does not match the content
+    """
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        result = load_result(path)
+        if path.name != result_path(folder, result.kernel, result.gpu.name).name:
+            expected = result_path(folder, result.kernel, result.gpu.name).name
+            raise KgenError(
+                f"{path}: holds {result.kernel} on {result.gpu.name}; fix: rename to {expected}"
+            )
+        found.append(result)
+    return tuple(sorted(found, key=lambda r: (r.kernel, r.gpu.name)))
+
+
+def stale_results(results: Iterable[Result], digests: dict[str, str]) -> tuple[Result, ...]:
+    """Results that measured another source than the current one. `digests`: kernel name to current
+    digest.
+    """
+    return tuple(r for r in results if digests.get(r.kernel) != r.source_digest)

@@ -1,0 +1,146 @@
+"""Runs a kernel on the GPU over its shapes and lets the gates judge every output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kgen.plan import KernelPlan
+from kgen.run import Arguments, Kernel
+from kgen.verify import inputs
+from kgen.verify.buffers import PlacedMatrix, place_operand, place_output
+from kgen.verify.check import check, make_reference
+from kgen.verify.gates import guard_gate, repeat_gate
+from kgen.verify.inputs import Operands
+from kgen.verify.numbers import Numerics
+from kgen.verify.outcome import Report
+from kgen.verify.shapes import Shape, Tile, derived_shapes, shape
+
+REPEATS = 20
+
+
+@dataclass(frozen=True)
+class Case:
+    """One launch and what the gates say of it."""
+
+    shape: Shape
+    report: Report
+
+    @property
+    def passed(self) -> bool:
+        """Whether every gate passed."""
+        return self.report.passed
+
+
+def numerics_of(plan: KernelPlan) -> Numerics:
+    """How a right kernel of this plan rounds, and how its output is cut."""
+    spec = plan.budget.spec
+    tolerance = spec.verify.tolerance
+    return Numerics(
+        a=spec.gemm.a.dtype,
+        b=spec.gemm.b.dtype,
+        accumulator=spec.gemm.accumulator,
+        output=spec.gemm.d.dtype,
+        tile_m=plan.tile[0],
+        tile_n=plan.tile[1],
+        tile_k=plan.tile[2],
+        slab_m=plan.constant("kSlabM"),
+        widening=tolerance.factor if tolerance else 1.0,
+    )
+
+
+def tile_of(plan: KernelPlan) -> Tile:
+    """The tile and ring that shapes are derived from."""
+    return Tile(*plan.tile, stages=plan.constant("kStages"))
+
+
+def shapes_of(plan: KernelPlan, sm_count: int) -> tuple[Shape, ...]:
+    """The derived shapes, then those that the spec names."""
+    tile = tile_of(plan)
+    named = [shape(tile, *size, "named by the spec") for size in plan.budget.spec.verify.shapes]
+    return (*derived_shapes(tile, sm_count), *named)
+
+
+def kinds_of(plan: KernelPlan, one: Shape) -> tuple[str, ...]:
+    """Operands to try: integers and normal numbers, unit variance where figures are published."""
+    published = one.why.startswith("named") and plan.budget.spec.gemm.accumulator == "f16"
+    return ("exact", "normal", *(["unit_variance"] if published else []))
+
+
+def verify_on_gpu(
+    plan: KernelPlan,
+    kernel: Kernel,
+    shapes: Iterable[Shape],
+    progress: Callable[[Case], None] = lambda case: None,
+    seed: int = 0,
+) -> list[Case]:
+    """Every shape with every kind of operands, poisoned outputs between guard bands.
+
+    The largest shape that is not named by the spec also runs REPEATS more times.
+    """
+    cases: list[Case] = []
+    todo = list(shapes)
+    derived = [s for s in todo if not s.why.startswith("named")] or todo
+    repeated = max(derived, key=lambda s: s.m * s.n * s.k, default=None)
+    for one in todo:
+        for kind in kinds_of(plan, one):
+            repeats = REPEATS if one is repeated and kind == "normal" else 0
+            cases.append(run_case(plan, kernel, one, kind, seed, repeats))
+            progress(cases[-1])
+    return cases
+
+
+def run_case(
+    plan: KernelPlan, kernel: Kernel, one: Shape, kind: str, seed: int = 0, repeats: int = 0
+) -> Case:
+    """One shape, one kind of operands."""
+    import cupy
+
+    numerics = numerics_of(plan)
+    operands = inputs.GENERATORS[kind](one.m, one.n, one.k, numerics, seed=seed, xp=cupy)
+    return judge(plan, kernel, one, operands, repeats)
+
+
+def judge(
+    plan: KernelPlan, kernel: Kernel, one: Shape, operands: Operands, repeats: int = 0
+) -> Case:
+    """Launch on given operands and let every gate that applies judge the output."""
+    import cupy
+
+    numerics = numerics_of(plan)
+    a = _place(plan, operands.a, "a", one.lda, one.offset_a)
+    b = _place(plan, operands.b, "b", one.ldb, one.offset_b)
+
+    def launch() -> PlacedMatrix:
+        d = place_output(one.m, one.n, one.ldd, numerics.output, offset=one.offset_d, xp=cupy)
+        kernel.prepare(_arguments(one, a, b, d))()
+        cupy.cuda.Device().synchronize()
+        return d
+
+    d = launch()
+    report = check(d.view, operands, numerics, make_reference(operands, numerics))
+    extra = [guard_gate(d)]
+    if repeats:
+        others: Iterator[Any] = (launch().view for _ in range(repeats))
+        extra.append(repeat_gate(d.view, others, numerics))
+    return Case(one, replace(report, results=(*report.results, *extra)))
+
+
+def _place(plan: KernelPlan, matrix: Any, operand: str, ld: int, offset: int) -> PlacedMatrix:
+    """The operand in memory as the kernel's map of it wants: rows along K, or rows of K."""
+    row = next(r for r in plan.maps if r.operand == operand)
+    if row.inner == "k":
+        return place_operand(matrix, ld, row.dtype.name, offset=offset)
+    unit = plan.elements_per_16_bytes
+    return place_operand(
+        matrix.T, -(-matrix.shape[0] // unit) * unit, row.dtype.name, offset=offset
+    )
+
+
+def _arguments(one: Shape, a: PlacedMatrix, b: PlacedMatrix, d: PlacedMatrix) -> Arguments:
+    return Arguments(_address(a), _address(b), _address(d), one.m, one.n, one.k, a.ld, b.ld, d.ld)
+
+
+def _address(placed: PlacedMatrix) -> int:
+    return placed.buffer.data.ptr + placed.start * placed.buffer.itemsize

@@ -1,0 +1,108 @@
+"""Specs that together use every field of the wgmma_ws schedule at values the shipped ones do not.
+
+Each is small enough to build in a second; CI builds all of them, `make gpu` runs all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kgen.spec import LoadedSpec, parse_spec
+
+BASE: dict[str, Any] = {
+    "target": "sm_90a",
+    "gemm": {
+        "a": {"dtype": "f16"},
+        "b": {"dtype": "f16"},
+        "d": {"dtype": "f16"},
+        "accumulator": "f32",
+    },
+    "schedule": {
+        "kind": "wgmma_ws",
+        "tile": {"m": 128, "n": 128, "k": 64},
+        "consumers": 2,
+        "stages": 3,
+    },
+}
+
+BF16 = {"a": {"dtype": "bf16"}, "b": {"dtype": "bf16"}, "d": {"dtype": "bf16"}}
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "bf16_inputs_f16_output": {"gemm": {"a": {"dtype": "bf16"}, "b": {"dtype": "bf16"}}},
+    "f16_inputs_bf16_output": {"gemm": {"d": {"dtype": "bf16"}}},
+    "a_m_major": {"gemm": {"a": {"major": "m"}}},
+    "b_n_major": {"gemm": {"b": {"major": "n"}}},
+    "both_mn_major": {"gemm": {"a": {"major": "m"}, "b": {"major": "n"}}},
+    "both_mn_major_swizzle_64": {
+        "gemm": {"a": {"major": "m"}, "b": {"major": "n"}},
+        "schedule": {"swizzle_bytes": 64},
+    },
+    "both_mn_major_swizzle_32": {
+        "gemm": {
+            **BF16,
+            "a": {"dtype": "bf16", "major": "m"},
+            "b": {"dtype": "bf16", "major": "n"},
+        },
+        "schedule": {"swizzle_bytes": 32, "tile": {"n": 64}},
+    },
+    "mn_major_f16_accumulation": {
+        "gemm": {"a": {"major": "m"}, "b": {"major": "n"}, "accumulator": "f16"},
+        "schedule": {"tile": {"n": 256}},
+    },
+    "swizzle_64_splits_boxes": {"schedule": {"swizzle_bytes": 64}},
+    "swizzle_32_splits_boxes": {"gemm": BF16, "schedule": {"swizzle_bytes": 32}},
+    "k_16": {"schedule": {"tile": {"k": 16}, "stages": 7}},
+    "k_32": {"schedule": {"tile": {"k": 32}, "stages": 5}},
+    "k_48": {"schedule": {"tile": {"k": 48}}},
+    "k_128_two_panels": {"schedule": {"tile": {"k": 128}}},
+    "one_consumer_n_64": {"schedule": {"consumers": 1, "tile": {"m": 64, "n": 64}}},
+    "one_consumer_n_256": {"schedule": {"consumers": 1, "tile": {"m": 64, "n": 256}}},
+    "three_consumers_n_192": {
+        "gemm": {"accumulator": "f16"},
+        "schedule": {"consumers": 3, "tile": {"m": 192, "n": 192}},
+    },
+    "seven_consumers": {
+        "gemm": {"accumulator": "f16"},
+        "schedule": {"consumers": 7, "tile": {"m": 448, "n": 64, "k": 32}, "stages": 2},
+    },
+    "stages_auto": {"schedule": {"stages": "auto"}},
+    "two_stages": {"schedule": {"stages": 2}},
+    "one_stage_release_same": {"schedule": {"stages": 1, "release": "same"}},
+    "release_same": {"schedule": {"release": "same"}},
+    "producer_warpgroup_1": {
+        "schedule": {"producer": "warpgroup", "consumers": 1, "tile": {"m": 64, "n": 256}}
+    },
+    "producer_warpgroup_2": {"schedule": {"producer": "warpgroup", "tile": {"n": 256}}},
+    "producer_warpgroup_4": {
+        "gemm": {"accumulator": "f16"},
+        "schedule": {
+            "producer": "warpgroup",
+            "consumers": 4,
+            "tile": {"m": 256, "n": 256},
+            "registers": {"producer": 32, "consumer": 112},
+        },
+    },
+    "store_buffers_2_of_3": {
+        "gemm": {"accumulator": "f16"},
+        "schedule": {"consumers": 3, "tile": {"m": 192}, "epilogue": {"store_buffers": 2}},
+    },
+    "store_buffer_each": {"schedule": {"epilogue": {"store_buffers": 2}}},
+    "raster_along_m": {"schedule": {"raster": {"along": "m", "group": 3}}},
+    "raster_1": {"schedule": {"raster": {"along": "n", "group": 1}}},
+    "l2_promotion_off": {"schedule": {"l2": {"promotion_bytes": 0}}},
+    "l2_promotion_256": {"schedule": {"l2": {"promotion_bytes": 256}}},
+    "smem_limit": {"schedule": {"stages": "auto", "smem_limit": "128KiB"}},
+}
+
+
+def _merged(base: Any, over: Any) -> Any:
+    if not (isinstance(base, dict) and isinstance(over, dict)):
+        return over
+    return base | {key: _merged(base.get(key), value) for key, value in over.items()}
+
+
+def variant(name: str) -> LoadedSpec:
+    """The spec of one variant. JSON is YAML, so it takes the way that a file takes."""
+    text = json.dumps({"name": name, **_merged(BASE, VARIANTS[name])}, indent=1)
+    return parse_spec(text, f"{name}.yaml")
