@@ -29,7 +29,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Package(ModuleType):
-    """This package: importing a module such as `kgen.render` must not hide the function `render`."""
+    """This package: loading a module such as `kgen.render` must not hide the function `render`."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in __all__ and isinstance(value, ModuleType)):

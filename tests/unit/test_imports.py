@@ -25,10 +25,9 @@ def loaded_by(code: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
-def test_help_loads_nothing_heavier_than_typer(arguments):
+def test_help_loads_nothing_heavier_than_typer():
     loaded = loaded_by(
-        f"import sys; sys.argv = ['kgen', *{arguments!r}]\n"
+        "import sys; sys.argv = ['kgen', '--help']\n"
         "from kgen.cli.main import main\n"
         "try: main()\n"
         "except SystemExit as stop: assert not stop.code, stop.code"

@@ -62,7 +62,7 @@ def lint(source: str) -> list[str]:
         if not isinstance(loop.iter, nodes.Name | nodes.Getattr):
             found.append((loop.lineno, "loop over something that is no plan field"))
         if loop.test is not None or loop.recursive or loop.else_:
-            found.append((loop.lineno, "loop with a filter, recursion or else"))
+            found.append((loop.lineno, "loop with filter, recursion or else"))
     found += [(line, "elif") for line in _elifs(tree)]
     found += [(line, f"more than {DEEPEST_IF} nested ifs") for line in _too_deep(tree, 0)]
     found += [(line, f"loop.{name}") for line, name in _loop_fields(tree)]
@@ -113,7 +113,7 @@ def test_a_template_computes_nothing(file):
         ("{{ p.name.upper() }}", ["1: call of something that is no macro"]),
         ("{% for i in [1] %}{{ i }}{% endfor %}", ["1: loop over something that is no plan field"]),
         ("{% for i in p.rows %}{{ loop.index }}{% endfor %}", ["1: loop.index"]),
-        ("{% for i in p.a if i %}{{ i }}{% endfor %}", ["1: loop with a filter, recursion or else"]),
+        ("{% for i in p.a if i %}{{ i }}{% endfor %}", ["1: loop with filter, recursion or else"]),
         ("{% if p.a %}{% elif p.b %}x{% endif %}", ["1: elif"]),
         (
             "{% if p.a %}{% if p.b %}\n{% if p.c %}x{% endif %}{% endif %}{% endif %}",
