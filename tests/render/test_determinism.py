@@ -1,4 +1,4 @@
-"""Same spec, same bytes: in another process, with another hash seed, in another folder; and fast."""
+"""Same spec, same bytes, whatever the process, hash seed and folder; and fast."""
 
 from __future__ import annotations
 
