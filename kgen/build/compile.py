@@ -71,7 +71,7 @@ def compile_source(
     Raises  CompileError with the log if the source is refused, or the compiler dies or hangs;
             ToolchainError if the compiler is missing
     """
-    _require_names(name, target)
+    _require_plain(source, name, target)
     if toolchain != "private" and compiler == "nvrtc":
         raise ToolchainError(
             f"toolchain {toolchain} offers nvcc only: NVRTC runs in kgen's private toolchain\n"
@@ -98,8 +98,8 @@ def build_shared_library(
 
     Raises  CompileError as compile_source; ToolchainError also if no host C++ compiler is found
     """
-    _require_names(name, target)
     text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
+    _require_plain(text, name, target)
     flags = (
         "-shared",
         "-std=c++17",
@@ -229,12 +229,14 @@ def _gencode(target: str) -> str:
     return f"-gencode=arch={_virtual(target)},code={target}"
 
 
-def _require_names(name: str, target: str) -> None:
-    """Both go into file names and command lines, so they may hold nothing but their alphabet."""
+def _require_plain(source: str, name: str, target: str) -> None:
+    """Names go into files and command lines; a compiler would read a text up to its first NUL."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", name):
         raise CompileError(f"name {name!r}: not a C identifier of at most 63 characters")
     if not re.fullmatch(r"sm_[0-9]{2,3}[af]?", target):
         raise CompileError(f"target {target!r}: not a real architecture such as sm_90a")
+    if re.search("[\0\ud800-\udfff]", source):
+        raise CompileError(f"{name}.cu: not plain text: it holds a NUL or half a character")
 
 
 def _refusal(job: _Job, identity: str, log: str) -> str:
