@@ -9,7 +9,6 @@ from importlib import metadata
 from kgen.bench import device
 from kgen.bench.protocol import Measurement, Reading, Settings
 from kgen.bench.results import Compiler, Gpu, Result, Timed, Verified, timed, verified
-from kgen.build import gate
 from kgen.build.compile import Artifact, compile_source
 from kgen.errors import VerifyError
 from kgen.plan import KernelPlan
@@ -45,7 +44,7 @@ def run(
         toolchain=toolchain,
         compiler="nvrtc" if toolchain == "private" else "nvcc",
     )
-    gate.require_clean(plan.name, artifact.log)
+    artifact.require_clean()
     kernel = Kernel(plan, artifact.path)
     facts = device.gpu_facts()
     records: list[Verified] = []
