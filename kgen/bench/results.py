@@ -263,11 +263,10 @@ def load_results(folder: Path) -> tuple[Result, ...]:
     found = []
     for path in sorted(folder.glob("*.json")):
         result = load_result(path)
-        if path.name != result_path(folder, result.kernel, result.gpu.name).name:
-            expected = result_path(folder, result.kernel, result.gpu.name).name
-            raise KgenError(
-                f"{path}: holds {result.kernel} on {result.gpu.name}; fix: rename to {expected}"
-            )
+        expected = result_path(folder, result.kernel, result.gpu.name).name
+        if path.name != expected:
+            holds = f"{result.kernel} on {result.gpu.name}"
+            raise KgenError(f"{path}: holds {holds}; fix: rename it to {expected}")
         found.append(result)
     return tuple(sorted(found, key=lambda r: (r.kernel, r.gpu.name)))
 

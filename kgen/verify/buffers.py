@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kgen.errors import VerifyError
-from kgen.verify.numbers import Array, array_module, is_poison, number_format, poisoned
+from kgen.verify.numbers import Array, array_module, is_poison, number_format, poisoned, to_host
 
 BASE_ALIGNMENT_BYTES = 256  # of a matrix whose offset is 0, as cudaMalloc gives at least
 GUARD_BYTES = 4096  # on either side of the output: wider than one row of any 16-bit tile
@@ -40,23 +40,23 @@ def place(
 ) -> PlacedMatrix:
     """An all-poison buffer and the matrix inside it, `offset` elements past an aligned address.
 
-    Raises  VerifyError if a row does not fit in the leading dimension
+    Raises  VerifyError if rows overlap
     """
     size = number_format(name).bytes
     if rows > 1 and ld < cols:
         raise VerifyError(f"leading dimension {ld} is shorter than a row of {cols}")
+    ld = max(ld, cols)  # one row needs no leading dimension, and may come with any
     guard = -(-guard_bytes // size)
-    span = (rows - 1) * ld + cols if rows and cols else 0
     slack = BASE_ALIGNMENT_BYTES // size
-    buffer = poisoned((guard + slack + offset + span + guard,), name, xp)
+    buffer = poisoned((guard + slack + offset + rows * ld + guard,), name, xp)
     to_alignment = -(_address(buffer) // size + guard) % slack
     start = guard + to_alignment + offset
-    if not span:
-        return PlacedMatrix(buffer, buffer[:0].reshape(rows, cols), start, ld, name)
-    view = xp.lib.stride_tricks.as_strided(
-        buffer[start : start + span], (rows, cols), (ld * size, size)
-    )
-    return PlacedMatrix(buffer, view, start, ld, name)
+    return PlacedMatrix(buffer, _window(buffer, start, rows, cols, ld), start, ld, name)
+
+
+def _window(buffer: Array, start: int, rows: int, cols: int, ld: int) -> Array:
+    """The (rows, cols) view of a flat buffer."""
+    return buffer[start : start + rows * ld].reshape(rows, ld)[:, :cols]
 
 
 def place_operand(matrix: Array, ld: int, name: str, *, offset: int = 0) -> PlacedMatrix:
@@ -85,14 +85,6 @@ def touched_outside(placed: PlacedMatrix) -> np.ndarray:
     xp = array_module(placed.buffer)
     changed = ~is_poison(placed.buffer, placed.name)
     rows, cols = placed.view.shape
-    if rows and cols:
-        span = (rows - 1) * placed.ld + cols
-        size = changed.itemsize
-        inside = xp.lib.stride_tricks.as_strided(
-            changed[placed.start : placed.start + span],
-            (rows, cols),
-            (placed.ld * size, size),
-        )
-        inside[...] = False
+    _window(changed, placed.start, rows, cols, placed.ld)[...] = False
     positions = xp.flatnonzero(changed)[:1000]
-    return positions if isinstance(positions, np.ndarray) else positions.get()
+    return to_host(positions)

@@ -119,7 +119,7 @@ def normal(m: int, n: int, k: int, numerics: Numerics, *, seed: int = 0, xp: Any
     """N(0, 1) operands."""
 
     def block(rng: Any, rows: int) -> Array:
-        return rng.standard_normal((rows, k), dtype="float32")
+        return rng.standard_normal((rows, k), dtype=np.float32)
 
     a, b = _pair(m, n, k, numerics, seed, xp, block)
     return Operands(a, b, "normal", f"normal, deviation 1, seed {seed}")
@@ -132,7 +132,7 @@ def unit_variance(
     scale = np.float32(max(k, 1) ** -0.25)
 
     def block(rng: Any, rows: int) -> Array:
-        return rng.standard_normal((rows, k), dtype="float32") * scale
+        return rng.standard_normal((rows, k), dtype=np.float32) * scale
 
     a, b = _pair(m, n, k, numerics, seed, xp, block)
     return Operands(a, b, "unit_variance", f"normal, deviation K^-1/4, seed {seed}")

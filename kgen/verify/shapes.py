@@ -19,7 +19,7 @@ SKINNY = ((8, 8192, 8192), (8, 12288, 8192))
 
 @dataclass(frozen=True)
 class Tile:
-    """What a kernel computes at a time, and the shape of its ring. Units elements, except *_bytes."""
+    """What a kernel computes at a time, and its ring. Units elements, except *_bytes."""
 
     m: int
     n: int
@@ -43,7 +43,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Shape:
-    """One problem, its leading dimensions, the base offsets of its matrices, and why it is tried."""
+    """One problem, its leading dimensions and base offsets, and why it is tried."""
 
     m: int
     n: int

@@ -105,7 +105,9 @@ def test_every_shape_is_one_that_tma_can_load(tile: Tile, sm_count: int) -> None
 
 
 def test_emulator_shapes_are_small_and_still_cover_the_ring() -> None:
-    """At most four tiles and two rings and a tail; still a tail, a cut edge, an odd ldd and K = 0."""
+    """At most four tiles and two rings and a tail; still a tail, a cut edge, an odd ldd and K =
+    0.
+    """
     shapes = emulator_shapes(V6)
     assert len(shapes) <= 16
     for s in shapes:
