@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import ClassVar
 
@@ -208,6 +209,17 @@ def test_statistical_gate_fails_on_the_mean_alone() -> None:
     result = statistical_gate(got, case.ref, case.operands, F16_F16)
     assert result.figures["worst_max_ratio"] < 1 < result.figures["worst_rms_ratio"]
     assert not result.passed and result.failed == SIDE * SIDE
+
+
+def test_statistical_gate_fails_on_one_element_alone() -> None:
+    """An error of 12 s in one element leaves the mean of its tile as it was."""
+    case = Case.of(F16_F16, "unit_variance", SIDE, SIDE, 256)
+    scale = 2**-11 * math.sqrt(256 / 16) * case.ref.partial_rms[1, 0]
+    got = case.right.copy()
+    got[300, 100] = case.ref.product[300, 100] + 12 * scale
+    result = statistical_gate(got, case.ref, case.operands, F16_F16)
+    assert result.figures["worst_rms_ratio"] < 1 < result.figures["worst_max_ratio"]
+    assert not result.passed and result.failed == 1
 
 
 # --- G1: declared range limits
