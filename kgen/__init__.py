@@ -6,6 +6,8 @@ print(render(lower(load_spec("specs/hopper/v6.yaml"))).source)
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from kgen._version import __version__
@@ -24,3 +26,14 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module("kgen.api"), name)
+
+
+class _Package(ModuleType):
+    """This package: loading a module such as `kgen.render` must not hide the function `render`."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

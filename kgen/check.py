@@ -7,6 +7,7 @@ A folder of generated files mirrors a folder of specs: `specs/hopper/v6.yaml` re
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,9 +36,10 @@ class Drift:
 
 @dataclass(frozen=True)
 class Output:
-    """A rendered kernel and the folder it belongs in."""
+    """A rendered kernel and the folder it belongs in, which is `root` or lies below it."""
 
     spec: Path
+    root: Path
     folder: Path
     rendered: Rendered
 
@@ -50,7 +52,10 @@ def find_specs(paths: Iterable[Path]) -> list[Path]:
     found: set[Path] = set()
     for path in paths:
         if path.is_dir():
-            inside = [p for p in path.rglob("*.y*ml") if p.suffix in (".yaml", ".yml")]
+            try:
+                inside = [p for p in path.rglob("*.y*ml") if p.suffix in (".yaml", ".yml")]
+            except OSError as error:
+                raise KgenError(f"{path}: {error.strerror}: {error.filename}") from error
             found.update(p for p in inside if ".sweep" not in p.suffixes)
         elif path.exists():
             found.add(path)
@@ -91,35 +96,47 @@ def render_all(specs: Iterable[Path], generated: Path, mirror: bool = True) -> l
                 "(names that differ only in case collide on some file systems)"
             )
         taken[place] = spec
-        outputs.append(Output(spec, folder, rendered))
+        outputs.append(Output(spec, generated, folder, rendered))
     return outputs
 
 
 def write(output: Output) -> list[Path]:
     """Write the files of one kernel; an unchanged file keeps its time stamp. Returns what changed.
 
-    Each file appears whole or not at all. Raises KgenError rather than follow a symbolic link.
+    Each file appears whole or not at all. Raises KgenError rather than follow a symbolic link below
+    the output's root, and when the folder cannot be written.
     """
     changed = []
     for name, text in output.rendered.files.items():
         path = output.folder / name
         for part in (path, *path.parents):
-            if part.is_symlink() and part != Path(part.anchor) and part.parent != part:
+            if part == output.root:
+                break
+            if part.is_symlink():
                 raise KgenError(
                     f"{path}: {part} is a symbolic link; kgen does not write through it"
                 )
         kept = _keep_evidence(path, text)
         if path.is_file() and path.read_bytes() == kept.encode():
             continue
-        output.folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{name}.partial")
         try:
-            partial.write_bytes(kept.encode())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+            _replace(path, kept.encode())
+        except OSError as error:
+            raise KgenError(f"{path}: {error.strerror}") from error
         changed.append(path)
     return changed
+
+
+def _replace(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial.unlink(missing_ok=True)
+    try:
+        with partial.open("xb") as file:  # "x" does not follow a link that waits there
+            file.write(content)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _keep_evidence(path: Path, text: str) -> str:

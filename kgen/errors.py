@@ -21,6 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+_SHOWN_COLUMNS = 160
+
 
 @dataclass(frozen=True)
 class Diagnostic:
@@ -44,11 +46,20 @@ class Diagnostic:
         field = f"{self.field}: " if self.field else ""
         lines = [f"{place}: {field}{self.what}"]
         if self.line and self.source:
-            lines.append(f"{self.line:>6} | {self.source}")
-            lines.append(f"{'':>6} | {' ' * (self.column - 1)}^")
+            text, caret = _window(self.source, self.column - 1)
+            lines.append(f"{self.line:>6} | {text}")
+            lines.append(f"{'':>6} | {' ' * caret}^")
         lines += [f"    {row}" for row in self.table]
         lines += [f"    fix: {fix}" for fix in self.fixes]
         return "\n".join(lines)
+
+
+def _window(source: str, caret: int) -> tuple[str, int]:
+    """The part of a long line around the caret, and where the caret is in it."""
+    if len(source) <= _SHOWN_COLUMNS:
+        return source, caret
+    first = max(0, min(caret - _SHOWN_COLUMNS // 2, len(source) - _SHOWN_COLUMNS))
+    return source[first : first + _SHOWN_COLUMNS], caret - first
 
 
 class KgenError(Exception):

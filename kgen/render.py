@@ -94,7 +94,7 @@ def commented(rows: Iterable[tuple[str, str]], indent: str = "") -> str:
     rows = list(rows)
     longest = LINE_LENGTH - len(indent) - len("  // ")
     beside = [len(code) for code, note in rows if len(code) + len(note) <= longest]
-    width = min(max(beside), longest - max(len(note) for _, note in rows)) + 2
+    width = min(max(beside, default=0), longest - max(len(note) for _, note in rows)) + 2
     lines = []
     for code, note in rows:
         if len(code) + 2 <= width:
@@ -107,12 +107,17 @@ def commented(rows: Iterable[tuple[str, str]], indent: str = "") -> str:
 def blocks(plan: KernelPlan) -> dict[str, str]:
     """The parts of a kernel whose columns line up: constants and the members of its structs."""
     constants = [(f"constexpr int {c.name} = {c.value};", c.note) for c in plan.constants]
+    layouts = [
+        (f"constexpr uint64_t kLayout{operand} = {d.bits};", d.note)
+        for operand, d in (("A", plan.consumer.descriptor_a), ("B", plan.consumer.descriptor_b))
+    ]
     problem = [(f"{f.type} {f.name};", f.note) for f in plan.problem_fields]
     storage = [
         (f"{f.type} {f.name}{''.join(f'[{dim}]' for dim in f.dims)};", f.note) for f in plan.storage
     ]
     return {
         "constants": commented(constants),
+        "layouts": commented(layouts),
         "problem": commented(problem, "    "),
         "storage": commented(storage, "    "),
     }

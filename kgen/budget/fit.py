@@ -168,7 +168,7 @@ def _candidates(spec: KernelSpec, broken: Violation) -> Iterator[tuple[str, Kern
             yield f"schedule.stages: {deepest}", change(stages=deepest)
     if field == "registers":
         yield "schedule.registers: auto", change(registers="auto")
-    if field == "smem_limit":
+    if s.smem_limit and field in ("smem_limit", "stages"):
         yield "no schedule.smem_limit", change(smem_limit=None)
     if s.epilogue.store_buffers > 1:
         one = s.epilogue.model_copy(update={"store_buffers": 1})
@@ -179,6 +179,9 @@ def _candidates(spec: KernelSpec, broken: Violation) -> Iterator[tuple[str, Kern
         yield text, change(tile=tile(m=m), consumers=consumers)
     for n in range(s.tile.n - 64, 0, -64):
         yield f"schedule.tile.n: {n}", change(tile=tile(n=n))
+    if field == "stages":
+        for k in (s.tile.k // 2, s.tile.k // 4):
+            yield f"schedule.tile.k: {k}", change(tile=tile(k=k))
 
 
 def _fits(spec: KernelSpec) -> bool:

@@ -49,6 +49,17 @@ class Artifact:
         """What the ptxas gate refuses in this build; empty for a good one."""
         return gate.check(self.log)
 
+    def require_clean(self) -> None:
+        """Hold the build against the ptxas gate; the kernel must have the artefact's name.
+
+        PTX has not met ptxas yet, so there is nothing to hold.
+
+        Raises  CompileError with every finding, and the spec field to change for each
+        """
+        if self.kind != "ptx":
+            gate.require_reported(self.name, self.log)
+            gate.require_clean(self.name, self.log)
+
 
 def compile_source(
     source: str,
@@ -65,13 +76,13 @@ def compile_source(
 
     name is the C identifier that the file is called by in messages. toolchain is "private",
     "system", or the root of a CUDA toolkit; the last two offer nvcc only. The ptxas gate is not
-    applied: look at `findings`, or call gate.require_clean.
+    applied: look at the artefact's `findings`, or call its `require_clean`.
 
     Units   timeout in seconds
     Raises  CompileError with the log if the source is refused, or the compiler dies or hangs;
             ToolchainError if the compiler is missing
     """
-    _require_names(name, target)
+    _require_plain(source, name, target)
     if toolchain != "private" and compiler == "nvrtc":
         raise ToolchainError(
             f"toolchain {toolchain} offers nvcc only: NVRTC runs in kgen's private toolchain\n"
@@ -98,8 +109,8 @@ def build_shared_library(
 
     Raises  CompileError as compile_source; ToolchainError also if no host C++ compiler is found
     """
-    _require_names(name, target)
     text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
+    _require_plain(text, name, target)
     flags = (
         "-shared",
         "-std=c++17",
@@ -229,12 +240,14 @@ def _gencode(target: str) -> str:
     return f"-gencode=arch={_virtual(target)},code={target}"
 
 
-def _require_names(name: str, target: str) -> None:
-    """Both go into file names and command lines, so they may hold nothing but their alphabet."""
+def _require_plain(source: str, name: str, target: str) -> None:
+    """Names go into files and command lines; a compiler would read a text up to its first NUL."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", name):
         raise CompileError(f"name {name!r}: not a C identifier of at most 63 characters")
     if not re.fullmatch(r"sm_[0-9]{2,3}[af]?", target):
         raise CompileError(f"target {target!r}: not a real architecture such as sm_90a")
+    if re.search("[\0\ud800-\udfff]", source):
+        raise CompileError(f"{name}.cu: not plain text: it holds a NUL or half a character")
 
 
 def _refusal(job: _Job, identity: str, log: str) -> str:

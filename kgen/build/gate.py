@@ -128,7 +128,13 @@ def require_clean(name: str, log: str) -> None:
     for finding in findings:
         spec_field, text = advice(finding)
         lines += [f"    {finding.line}", f"    fix: {spec_field}: {text}"]
-    raise CompileError("\n".join(lines), log)
+    raise CompileError("\n".join(dict.fromkeys(lines)), log)
+
+
+def require_reported(kernel: str, log: str) -> None:
+    """Raise CompileError unless the log gives this kernel's registers: silence is no proof."""
+    if not any(item.kernel == kernel and item.registers for item in resources(log)):
+        raise CompileError(f"{kernel}: the compiler's report says nothing of this kernel", log)
 
 
 def advice(finding: Finding) -> tuple[str, str]:

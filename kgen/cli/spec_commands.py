@@ -124,10 +124,14 @@ def schema(
     ] = None,
 ) -> None:
     """Write the JSON Schema of spec files, for editors that complete and check YAML."""
+    from kgen.errors import KgenError
     from kgen.shipped import json_schema
 
     text = json_schema()
     if output is None:
         print(text, end="")
-    else:
-        output.write_text(text)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise KgenError(f"{output}: {error.strerror}") from error

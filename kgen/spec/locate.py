@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args
@@ -119,8 +120,16 @@ def _what(error: ErrorDetails, path: FieldPath) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = str(value).lower() if isinstance(value, bool) or value is None else str(value)
+    """A value as YAML writes it: text that looks like something else is quoted."""
+    if value is None:
+        return "null"
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, str) and (not value or _LOOKS_PLAIN.fullmatch(value)):
+        text = f'"{value}"'
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+_LOOKS_PLAIN = re.compile(r"[-+.]*\d[\d_.e+-]*|true|false|null|~", re.IGNORECASE)
 
 
 def from_pydantic(tree: Tree, error: ValidationError) -> list[Diagnostic]:

@@ -7,6 +7,7 @@ nothing is constructed but scalars, lists and maps. YAML 1.2: `no`, `off` and `o
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,15 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.reader import ReaderError
 
 from kgen.errors import Diagnostic, SpecError
 
 FieldPath = tuple[str | int, ...]
 
 LONGEST_FILE = 1 << 20
-_PLAIN_TAGS = {"null", "bool", "int", "float", "str"}
+DEEPEST_FLOW = 64
+_PLAIN_TAGS = {"null", "bool", "int", "float", "str", "map", "seq"}
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class _Walker:
         self._yaml = yaml
         self._shown = shown
         self._lines = lines
-        self._visited: set[int] = set()
+        self._refused: set[int] = set()
         self.tree = Tree(None)
         self.findings: list[Diagnostic] = []
 
@@ -90,10 +93,14 @@ class _Walker:
 
     def walk(self, node: Node, path: FieldPath) -> Any:
         self.tree.values[path] = self.position(node)
-        if id(node) in self._visited:
-            self.refuse(node, path, "anchors and aliases are not used in specs; use `extends`")
+        if node.anchor is not None:
+            if id(node) not in self._refused:  # an alias is the anchored node once more
+                self.refuse(node, path, "anchors and aliases are not used in specs; use `extends`")
+            self._refused.add(id(node))
             return None
-        self._visited.add(id(node))
+        if str(node.tag).rpartition(":")[2] not in _PLAIN_TAGS:
+            self.refuse(node, path, f"the tag {node.tag} has no meaning here")
+            return None
         if isinstance(node, MappingNode):
             return self._mapping(node, path)
         if isinstance(node, SequenceNode):
@@ -102,13 +109,11 @@ class _Walker:
 
     def _scalar(self, node: Node, path: FieldPath) -> Any:
         assert isinstance(node, ScalarNode)
-        if str(node.tag).rpartition(":")[2] not in _PLAIN_TAGS:
-            self.refuse(node, path, f"the tag {node.tag} has no meaning here")
-            return None
         try:
             return self._yaml.constructor.construct_object(node)
-        except (ValueError, OverflowError, YAMLError) as error:
-            self.refuse(node, path, f"cannot be read as a value: {error}")
+        except (KeyError, ValueError, OverflowError, YAMLError):
+            kind = str(node.tag).rpartition(":")[2]
+            self.refuse(node, path, f"cannot be read as a value of YAML type {kind}")
             return None
 
     def _mapping(self, node: MappingNode, path: FieldPath) -> dict[str, Any]:
@@ -125,7 +130,19 @@ class _Walker:
                 continue
             first[key] = self.tree.keys[(*path, key)] = self.position(key_node)
             result[key] = self.walk(value_node, (*path, key))
+            if value_node.start_mark.index == value_node.end_mark.index:
+                # Nothing stands there, and its mark is that of whatever comes next.
+                self.tree.values[(*path, key)] = first[key]
         return result
+
+
+def _flow_depth(text: str) -> int:
+    """How deep brackets nest outside comments; the parser takes quadratic time over it."""
+    depth = deepest = 0
+    for bracket in re.findall(r"[\[\]{}]", re.sub(r"#.*", "", text)):
+        depth = depth + 1 if bracket in "[{" else max(0, depth - 1)
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def parse_tree(text: str, shown: str) -> Tree:
@@ -133,6 +150,8 @@ def parse_tree(text: str, shown: str) -> Tree:
 
     Raises SpecError with every duplicate key, alias or strange tag, or with the first syntax error.
     """
+    if _flow_depth(text) > DEEPEST_FLOW:
+        raise SpecError([Diagnostic(shown, 0, 0, "", "nested too deeply")])
     yaml = YAML(typ="safe", pure=True)
     lines = text.splitlines()
     try:
@@ -145,6 +164,11 @@ def parse_tree(text: str, shown: str) -> Tree:
         if "\t" in source[: column + 1]:
             what = "a tab is used as indentation; YAML takes spaces only"
         place = Position(shown, line + 1, column + 1, source)
+        raise SpecError([place.diagnostic("", what)]) from error
+    except ReaderError as error:
+        line, start = text.count("\n", 0, error.position), text.rfind("\n", 0, error.position)
+        what = f"the character U+{error.character:04X} is not allowed in YAML"
+        place = Position(shown, line + 1, error.position - start, "")
         raise SpecError([place.diagnostic("", what)]) from error
     except YAMLError as error:
         raise SpecError([Diagnostic(shown, 0, 0, "", f"not YAML: {error}")]) from error

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 _UNITS = {"B": 1, "KiB": 1024, "MiB": 1024 * 1024}
-_SIZE = re.compile(r"(\d+) ?(B|KiB|MiB)")
+_SIZE = re.compile(r"([0-9]+) ?(B|KiB|MiB)")
 
 
 def parse_bytes(value: object) -> int:

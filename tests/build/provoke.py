@@ -6,6 +6,8 @@ root as second argument, also those of its nvcc.
 
 from __future__ import annotations
 
+import textwrap
+
 FENCE = 'asm volatile("wgmma.fence.sync.aligned;" ::: "memory");'
 COMMIT = 'asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");'
 WAIT_0 = 'asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");'
@@ -53,15 +55,14 @@ PRODUCER = 'if (threadIdx.x < 128) { asm volatile("setmaxnreg.dec.sync.aligned.u
 
 # A group stays in flight across the loop's back edge and ptxas has nothing to say.
 CLEAN = kernel(f"{LOOP} {{ {FENCE} {mma(scale_d='k > 0')} {COMMIT} {WAIT_1} }}", WAIT_0, TIE, STORE)
-# As CLEAN, the size of a real kernel: four warpgroups with a loop each, four k-steps a stage.
-FOUR_CONSUMERS = kernel(
-    *(
-        f"if (threadIdx.x / 128 == {group}) {{ {LOOP} {{ {FENCE} {mma(64, 'k > 0')} "
-        f"{mma(64) * 3} {COMMIT} {WAIT_1} }} {WAIT_0} {TIE} {STORE} out += {group}; {STORE} }}"
-        for group in range(4)
-    ),
-    n=64,
-    bounds="512, 1",
+# The main loop of a real kernel: four k-steps of a 64 x 256 f32 tile, one group in flight.
+MAIN_LOOP = kernel(
+    f"{LOOP} {{ {FENCE} {mma(256, 'k > 0')} {mma(256) * 3} {COMMIT} {WAIT_1} }}",
+    WAIT_0,
+    TIE,
+    STORE,
+    n=256,
+    bounds="384, 1",
 )
 SPILL = kernel(
     "for (int i = 0; i < N; ++i) d[i] = out[i];",
@@ -135,6 +136,30 @@ ALL = {
     "two_kernels": TWO_KERNELS,
 }
 
+
+# Sources for other tests.
+
+TINY = 'extern "C" __global__ void tiny(float* p) { p[threadIdx.x] = 1.f; }\n'
+# NVRTC needs minutes for this: every sinf is inlined with its slow path.
+SLOW = (
+    'extern "C" __global__ void slow(float* o) { float x = o[0];\n'
+    + "".join(f"x = sinf(x * {i}.f) + o[{i}];\n" for i in range(2000))
+    + "o[0] = x; }\n"
+)
+LAUNCHER = TINY + textwrap.dedent("""
+    #include <cuda_runtime.h>
+    extern "C" int tiny_answer() { return 42; }
+    extern "C" int tiny_entry_point() {
+        void* entry = nullptr;
+        cudaDriverEntryPointQueryResult found;
+        return (int)cudaGetDriverEntryPointByVersion(
+            "cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found);
+    }
+    extern "C" int tiny_launch(float* p) {
+        tiny<<<1, 32>>>(p);
+        return (int)cudaGetLastError();
+    }
+""")
 
 # NVRTC's log of every case; nvcc lays out one line differently; ptxas 13.0 words two notes
 # differently, and only it speaks of a missing fence.

@@ -1,0 +1,29 @@
+"""Builds everything that `make gpu` and `make bench` load, for GPU machines without a compiler.
+
+Run it where the toolchain is installed, carry the folder KGEN_CACHE along, and point the same
+variable at it there: artefacts are found by content, so nothing is compiled again.
+"""
+
+from __future__ import annotations
+
+from variants import VARIANTS, variant
+
+from kgen.api import build, load_spec, lower, render
+from kgen.build.compile import build_shared_library
+from kgen.check import find_specs
+from kgen.paths import data_folder
+
+
+def main() -> None:
+    """Build every shipped kernel with its C launcher, and every variant."""
+    for spec in find_specs([data_folder("specs")]):
+        plan = lower(load_spec(spec))
+        print(build(plan).path)
+        source = render(plan).source
+        print(build_shared_library(source, name=plan.name, target=plan.target))
+    for name in VARIANTS:
+        print(build(lower(variant(name))).path)
+
+
+if __name__ == "__main__":
+    main()
