@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import ClassVar
 
@@ -166,6 +167,22 @@ def test_element_bound_grows_with_k(numerics: Numerics, k: int, signs: str) -> N
     assert result.cause == named or (signs == "positive" and result.cause == "")
 
 
+def test_element_bound_follows_each_element() -> None:
+    """A row of small numbers has a small bound, whatever stands in the rows beside it."""
+    numerics = replace(F16_F32, output="f32")
+    operands = inputs.normal(8, 8, 256, numerics)
+    operands.a[3] *= np.float16(2**-8)
+    ref = make_reference(operands, numerics)
+    got = accumulate(operands.a, operands.b, numerics)
+    assert ref.magnitude is not None and bound_gate(got, ref, operands, numerics).passed
+    bound = 2**-24 * (abs(ref.product[3, 5]) + 4 * math.sqrt(256) * ref.magnitude[3, 5])
+    got[3, 5] = ref.product[3, 5] + 1.5 * bound
+    result = bound_gate(got, ref, operands, numerics)
+    assert result.failed == 1 and result.worst is not None
+    assert (result.worst.row, result.worst.col) == (3, 5)
+    assert result.worst.limit == pytest.approx(bound, rel=1e-6)
+
+
 def test_f16_accumulation_in_place_of_f32_fails() -> None:
     """The element bound notices an accumulator that is narrower than declared."""
     case = Case.of(four_tiles(F16_F32), "unit_variance", 256, 256, LARGE_K)
@@ -208,6 +225,17 @@ def test_statistical_gate_fails_on_the_mean_alone() -> None:
     result = statistical_gate(got, case.ref, case.operands, F16_F16)
     assert result.figures["worst_max_ratio"] < 1 < result.figures["worst_rms_ratio"]
     assert not result.passed and result.failed == SIDE * SIDE
+
+
+def test_statistical_gate_fails_on_one_element_alone() -> None:
+    """An error of 12 s in one element leaves the mean of its tile as it was."""
+    case = Case.of(F16_F16, "unit_variance", SIDE, SIDE, 256)
+    scale = 2**-11 * math.sqrt(256 / 16) * case.ref.partial_rms[1, 0]
+    got = case.right.copy()
+    got[300, 100] = case.ref.product[300, 100] + 12 * scale
+    result = statistical_gate(got, case.ref, case.operands, F16_F16)
+    assert result.figures["worst_rms_ratio"] < 1 < result.figures["worst_max_ratio"]
+    assert not result.passed and result.failed == 1
 
 
 # --- G1: declared range limits
