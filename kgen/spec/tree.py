@@ -111,7 +111,7 @@ class _Walker:
         assert isinstance(node, ScalarNode)
         try:
             return self._yaml.constructor.construct_object(node)
-        except (KeyError, ValueError, OverflowError, YAMLError):
+        except (ArithmeticError, LookupError, TypeError, ValueError, YAMLError):
             kind = str(node.tag).rpartition(":")[2]
             self.refuse(node, path, f"cannot be read as a value of YAML type {kind}")
             return None
