@@ -307,6 +307,10 @@ def test_a_name_may_be_a_yaml_1_1_boolean(plan_of):
             "v6.yaml:12:11: schedule.stages: cannot be read as a value of YAML type bool",
         ),
         (
+            {"stages: 3": "stages: !!int"},
+            "v6.yaml:12:11: schedule.stages: cannot be read as a value of YAML type int",
+        ),
+        (
             {"stages: 3": "stages: " + "9" * 5000},
             "v6.yaml:12:11: schedule.stages: cannot be read as a value of YAML type int",
         ),
