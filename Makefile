@@ -42,7 +42,7 @@ check: $(SETUP)
 
 # Everything that needs a GPU. PY=python3 uses an environment that already holds torch and cupy.
 gpu: $(SETUP)
-	$(PY) -m pytest -m gpu tests/gpu -rA $(PYTEST_ARGS)
+	KGEN_GPU_RECORD=benchmarks/gpu_tests.json $(PY) -m pytest -m gpu tests/gpu $(PYTEST_ARGS)
 
 bench: $(SETUP)
 	$(KGEN) bench specs/hopper --output benchmarks/results

@@ -5,7 +5,8 @@
     nvcc        the nvcc driver of the private environment, or of a toolkit that was asked for
     cache       content-addressed store of what was built
     gate        reads a ptxas report; decides which notes fail a build
-    compile     compile_source, build_shared_library, disassemble: the calls that other layers use
+    compile     compile_source, build_shared_library, disassemble: the calls other layers use
 
-Nothing here knows of specs, plans or templates, and nothing imports the compilers: they run in child processes.
+Nothing here knows of specs, plans or templates, and nothing imports the compilers: they run in
+child processes.
 """

@@ -49,6 +49,17 @@ class Artifact:
         """What the ptxas gate refuses in this build; empty for a good one."""
         return gate.check(self.log)
 
+    def require_clean(self) -> None:
+        """Hold the build against the ptxas gate; the kernel must have the artefact's name.
+
+        PTX has not met ptxas yet, so there is nothing to hold.
+
+        Raises  CompileError with every finding, and the spec field to change for each
+        """
+        if self.kind != "ptx":
+            gate.require_reported(self.name, self.log)
+            gate.require_clean(self.name, self.log)
+
 
 def compile_source(
     source: str,
@@ -65,7 +76,7 @@ def compile_source(
 
     name is the C identifier that the file is called by in messages. toolchain is "private",
     "system", or the root of a CUDA toolkit; the last two offer nvcc only. The ptxas gate is not
-    applied: look at `findings`, or call gate.require_clean.
+    applied: look at the artefact's `findings`, or call its `require_clean`.
 
     Units   timeout in seconds
     Raises  CompileError with the log if the source is refused, or the compiler dies or hangs;

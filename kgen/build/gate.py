@@ -119,21 +119,22 @@ def check(log: str) -> tuple[Finding, ...]:
     return tuple(found.values())
 
 
-def require_clean(kernel: str, log: str) -> None:
-    """Raise CompileError, with every finding and its advice, unless this log passes the gate.
-
-    A log without a line on the kernel's registers does not pass: silence is no proof.
-    """
-    if not any(item.kernel == kernel and item.registers for item in resources(log)):
-        raise CompileError(f"{kernel}: the compiler's report says nothing of this kernel", log)
+def require_clean(name: str, log: str) -> None:
+    """Raise CompileError, with every finding and its advice, unless `check` finds nothing."""
     findings = check(log)
     if not findings:
         return
-    lines = [f"{kernel}: ptxas reports what no kgen build may have"]
+    lines = [f"{name}: ptxas reports what no kgen build may have"]
     for finding in findings:
         spec_field, text = advice(finding)
         lines += [f"    {finding.line}", f"    fix: {spec_field}: {text}"]
     raise CompileError("\n".join(dict.fromkeys(lines)), log)
+
+
+def require_reported(kernel: str, log: str) -> None:
+    """Raise CompileError unless the log gives this kernel's registers: silence is no proof."""
+    if not any(item.kernel == kernel and item.registers for item in resources(log)):
+        raise CompileError(f"{kernel}: the compiler's report says nothing of this kernel", log)
 
 
 def advice(finding: Finding) -> tuple[str, str]:

@@ -1,7 +1,8 @@
-"""Child processes of the build layer: a scrubbed environment, and no survivor after an error or Ctrl-C."""
+"""Child processes of the build layer: a scrubbed environment, and no survivor after Ctrl-C."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -58,10 +59,8 @@ def scrubbed_env(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 def kill_group(child: subprocess.Popen) -> None:
     """Kill a child that leads its own process group, with all it started, and reap it."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     child.wait()
 
 

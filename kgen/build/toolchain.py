@@ -61,7 +61,7 @@ class Lock:
 
 @dataclass(frozen=True)
 class Toolchain:
-    """An installed environment. `home` is the venv, `toolkit` its CUDA folder (bin, include, lib)."""
+    """An installed environment: `home` is the venv, `toolkit` its folder of bin, include, lib."""
 
     home: Path
     python: Path
@@ -115,7 +115,7 @@ def lock() -> Lock:
 
 
 def home() -> Path:
-    """The environment's folder: KGEN_TOOLCHAIN_DIR or <cache>/toolchain, then <digest>-<machine>."""
+    """The venv: <digest>-<machine> in KGEN_TOOLCHAIN_DIR, else in the cache's toolchain folder."""
     chosen = os.environ.get("KGEN_TOOLCHAIN_DIR")
     parent = Path(chosen).absolute() if chosen else cache.root() / "toolchain"
     return parent / f"{lock().digest}-{platform.machine()}"
@@ -165,7 +165,7 @@ def install(progress: Callable[[str], None] = print) -> Toolchain:
     Two installers at once are safe: the second waits for the first and then finds its work.
     progress gets one plain line per step, the first of which says what is downloaded and how much.
 
-    Raises  ToolchainError with pip's last lines if a wheel cannot be had or the result does not work
+    Raises  ToolchainError with pip's last lines if a wheel cannot be had, or the result fails
     """
     found = status()
     if found.state == "unsupported":

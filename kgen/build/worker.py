@@ -1,7 +1,7 @@
 """The script that runs inside the toolchain environment's Python; kgen starts it, never imports it.
 
-Protocol: one JSON object a line. First line out: {ready, nvrtc, libraries} or {ready: false, error}.
-Then for each line in {id, source, name, flags, emit} one line out
+Protocol: one JSON object a line. First line out: {ready, nvrtc, libraries}, or {ready: false,
+error}. Then for each line in {id, source, name, flags, emit} one line out
 {id, ok, log, data (base64), seconds}. It ends at once when stdin closes, even inside a compilation,
 so that no worker outlives its kgen.
 """

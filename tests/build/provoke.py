@@ -55,7 +55,7 @@ PRODUCER = 'if (threadIdx.x < 128) { asm volatile("setmaxnreg.dec.sync.aligned.u
 
 # A group stays in flight across the loop's back edge and ptxas has nothing to say.
 CLEAN = kernel(f"{LOOP} {{ {FENCE} {mma(scale_d='k > 0')} {COMMIT} {WAIT_1} }}", WAIT_0, TIE, STORE)
-# The main loop of a real kernel: four k-steps of a 64 x 256 f32 tile per stage, one group in flight.
+# The main loop of a real kernel: four k-steps of a 64 x 256 f32 tile, one group in flight.
 MAIN_LOOP = kernel(
     f"{LOOP} {{ {FENCE} {mma(256, 'k > 0')} {mma(256) * 3} {COMMIT} {WAIT_1} }}",
     WAIT_0,

@@ -16,7 +16,6 @@ from kgen.build import gate, pool, toolchain
 from kgen.build.compile import Compiler, build_shared_library, compile_source, disassemble
 from kgen.errors import CompileError
 
-ROOT = Path(__file__).parents[2]
 COMPILERS: tuple[Compiler, ...] = ("nvrtc", "nvcc")
 
 
@@ -186,6 +185,16 @@ def test_an_empty_source_and_odd_text():
 def test_ptxas_still_reports(compiler, case, codes):
     made = build(provoke.ALL[case], compiler=compiler)
     assert [finding.code for finding in made.findings] == codes
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_require_clean_of_an_artefact(compiler):
+    build(compiler=compiler).require_clean()
+    build(compiler=compiler, emit="ptx").require_clean()
+    with pytest.raises(CompileError, match="says nothing of this kernel"):
+        build(TINY.replace("tiny", "other"), compiler=compiler).require_clean()
+    with pytest.raises(CompileError, match="spill stores"):
+        build(provoke.SPILL.replace("probe", "tiny"), compiler=compiler).require_clean()
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import collections
+import datetime
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -37,3 +41,38 @@ def loaded(gpu: None, spec: Path) -> Loaded:
         return load(spec)
     except DeviceError as error:
         pytest.skip(str(error))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Write what ran where into the file that KGEN_GPU_RECORD names: tests, outcomes, sources."""
+    record = os.environ.get("KGEN_GPU_RECORD")
+    outcomes: dict[str, collections.Counter[str]] = {}
+    skips: set[str] = set()
+    for outcome in ("passed", "failed", "error", "skipped"):
+        for report in terminalreporter.stats.get(outcome, []):
+            test = report.nodeid.split("[")[0]
+            outcomes.setdefault(test, collections.Counter())[outcome] += 1
+            if outcome == "skipped" and isinstance(report.longrepr, tuple):
+                skips.add(report.longrepr[2])
+    if not record or not outcomes:
+        return
+    from kgen.bench.device import gpu_facts
+    from kgen.bench.session import library_versions
+    from kgen.check import current_digests
+
+    try:
+        facts = gpu_facts()
+        count = import_cupy().cuda.runtime.getDeviceCount()
+    except ImportError as error:
+        terminalreporter.write_line(f"no record written: {error}")
+        return
+    data = {
+        "date": datetime.date.today().isoformat(),
+        "gpu": {"name": facts["name"], "count": count, "driver": facts["driver"]},
+        "libraries": library_versions(),
+        "sources": current_digests(data_folder("specs")),
+        "outcomes": {test: dict(counts) for test, counts in sorted(outcomes.items())},
+        "skip_reasons": sorted(skips),
+    }
+    Path(record).write_text(json.dumps(data, indent=2) + "\n")
+    terminalreporter.write_line(f"recorded in {record}")

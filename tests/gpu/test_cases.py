@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 from device import Loaded, bits
 
+from kgen.verify.device import judge, numerics_of, tile_of
+from kgen.verify.inputs import constant
+from kgen.verify.shapes import shape
+
 pytestmark = pytest.mark.gpu
 
 
@@ -81,3 +85,27 @@ def test_twenty_runs_are_equal(loaded: Loaded) -> None:
         again.fill_(float("nan"))
         loaded.launch_python(a, b, again)
         assert torch.equal(bits(first), bits(again))
+
+
+@pytest.mark.parametrize(
+    ("k", "value_a", "value_b", "limit"),
+    [(65536, 1.0, 1 / 16, "2048"), (2048, 8.0, 8.0, "65504")],
+    ids=["increments vanish", "overflow"],
+)
+def test_g1_verify_names_the_limit(
+    loaded: Loaded, k: int, value_a: float, value_b: float, limit: str
+) -> None:
+    """What accumulator or output cannot hold fails, and the report says which limit."""
+    import cupy
+
+    numerics = numerics_of(loaded.plan)
+    operands = constant(128, 256, k, numerics, value_a, value_b, xp=cupy)
+    size = shape(tile_of(loaded.plan), 128, 256, k, "G1")
+    case = judge(loaded.plan, loaded.kernel, size, operands)
+    exact_sum = k * value_a * value_b
+    f16_accumulator = numerics.accumulator == "f16"
+    if f16_accumulator or (numerics.output == "f16" and exact_sum > 65504):
+        assert not case.passed
+        assert limit in case.report.declared_limit
+    else:
+        assert case.passed, case.report

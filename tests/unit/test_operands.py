@@ -67,7 +67,7 @@ def test_bf16_keeps_nan() -> None:
 
 
 @given(st.integers(0, 0xFFFF))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_every_bf16_survives_the_way_through_f32(bits: int) -> None:
     """Storage -> float32 -> storage is the identity, NaNs stay NaN."""
     stored = np.array([bits], "uint16")
