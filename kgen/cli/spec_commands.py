@@ -97,7 +97,7 @@ def _stale_results(generated: Path, specs: Path) -> list[str]:
         return []
     stale = stale_results(load_results(folder), current_digests(specs))
     return [
-        f"{folder}: the result of {r.kernel} on {r.gpu.name} is stale: it measured {r.source_digest}"
+        f"{folder}: {r.kernel} on {r.gpu.name} is stale: it measured {r.source_digest}"
         for r in stale
     ]
 
