@@ -285,6 +285,10 @@ def test_a_name_may_be_a_yaml_1_1_boolean(plan_of):
             "use `extends`",
         ),
         (
+            {"a: {dtype": "a: &x {dtype", "b: {dtype": "b: &x {dtype"},
+            "v6.yaml:4:6: gemm.a: anchors and aliases are not used in specs; use `extends`",
+        ),
+        (
             {"stages: 3": "stages: *nowhere"},
             "v6.yaml:12:11: found undefined alias 'nowhere'",
         ),
