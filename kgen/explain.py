@@ -133,7 +133,7 @@ def picture(b: Budget) -> list[str]:
     """Roles and ring, drawn from the budget."""
     s = b.spec.schedule
     stages = [f"stage {i}" for i in range(int(s.stages))]
-    shown = stages if len(stages) <= 5 else [*stages[:3], "...", stages[-1]]
+    shown = stages if len(stages) <= 3 else [stages[0], "...", stages[-1]]
     ring = "".join(f"[{x:^9}]" for x in shown)
     a, bb = b.smem["A ring"] // int(s.stages), b.smem["B ring"] // int(s.stages)
     names = f"consumers 0..{s.consumers - 1}" if s.consumers > 1 else "consumer 0"

@@ -217,11 +217,13 @@ def header_comment(plan: KernelPlan, template_digest: str) -> str:
 def without_evidence(source: str) -> str:
     """The text with the content of its evidence block replaced by "none recorded".
 
-    Raises RenderError when the block is missing.
+    Raises RenderError when the block is missing, or holds anything that a compiler would see.
     """
     begin, end = source.find(EVIDENCE_BEGIN), source.find(EVIDENCE_END)
     if begin < 0 or end < begin:
         raise RenderError("the evidence block is missing from the header")
+    if not all(line.startswith("//") for line in source[begin:end].splitlines()):
+        raise RenderError("the evidence block holds more than comments")
     return f"{source[:begin]}{EVIDENCE_BEGIN}\n{NO_EVIDENCE}\n{source[end:]}"
 
 
