@@ -54,7 +54,7 @@ def text(plan: KernelPlan, digest: str) -> str:
     lines = [
         f"{plan.name}   {plan.target} ({plan.devices})   spec {plan.spec_digest}   source {digest}",
         plan.problem,
-        plan.roles_line,
+        *plan.structure,
         "",
         f"shared memory ({b.smem.limit_name})",
         *_indent(b.smem.rows()),

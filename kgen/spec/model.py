@@ -118,6 +118,9 @@ class WgmmaWs(Model):
     release: Literal["previous", "same"] = Field(
         "previous", description="Which stage a consumer frees after issuing a K tile."
     )
+    a_order: (
+        Literal["auto"] | Annotated[tuple[Annotated[int, Field(ge=0, le=7)], ...], Strict(False)]
+    ) = Field("auto", description="Order in which the A slabs of a stage are loaded.")
     swizzle_bytes: Literal["auto", 32, 64, 128] = Field(
         "auto",
         description="Shared-memory swizzle of A and B; auto is the widest that divides a row.",
