@@ -217,9 +217,9 @@ def test_the_parameter_is_laid_out_as_in_c(plan_of):
         "tiles_n": 32,
         "tma_store": 36,
     }
-    assert offsets == {name: getattr(CProblem, name).offset for name, _ in CProblem._fields_}
+    assert offsets == {f[0]: getattr(CProblem, f[0]).offset for f in CProblem._fields_}
     twin = CProblem.from_buffer_copy(record.tobytes())
-    assert [getattr(twin, name) for name, _ in CProblem._fields_] == [
+    assert [getattr(twin, field[0]) for field in CProblem._fields_] == [
         0x7F0012340, 4096, 300, 520, 2, 2, 3, 1,
     ]  # fmt: skip
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,9 +58,9 @@ FRAGMENTS = st.sampled_from(
 
 
 @st.composite
-def mutated(draw: Callable[..., object]) -> str:
+def mutated(draw: st.DrawFn) -> str:
     """The base spec after a few edits of its text."""
-    lines = list(LINES)
+    lines: list[str] = list(LINES)
     for _ in range(draw(st.integers(1, 4))):
         if not lines:
             break
@@ -108,7 +107,7 @@ CHOICES = {
 
 
 @st.composite
-def plausible(draw: Callable[..., object]) -> str:
+def plausible(draw: st.DrawFn) -> str:
     v = {name: draw(st.sampled_from(values)) for name, values in CHOICES.items()}
     d = draw(st.sampled_from(["f16", "bf16"]))
     rows = v["consumers"] * 64 if draw(st.integers(0, 9)) else 64
