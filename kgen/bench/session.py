@@ -1,4 +1,4 @@
-"""One bench of one kernel: build, verify, time, and the record of all three."""
+"""One bench of one kernel: verify, time, and the record of both."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib import metadata
 from kgen.bench import device
 from kgen.bench.protocol import Measurement, Reading, Settings
 from kgen.bench.results import Compiler, Gpu, Result, Timed, Verified, timed, verified
-from kgen.build.compile import Artifact, compile_source
+from kgen.build.compile import Artifact
 from kgen.errors import VerifyError
 from kgen.plan import KernelPlan
 from kgen.render import render
@@ -23,28 +23,19 @@ LIBRARIES = ("torch", "nvidia-cublas", "cupy-cuda13x", "cuda-bindings")
 
 def run(
     plan: KernelPlan,
+    artifact: Artifact,
     problems: Iterable[tuple[int, int, int]],
     settings: Settings,
     *,
-    toolchain: str = "private",
     derived: bool = True,
     progress: Callable[[str], None] = print,
 ) -> Result:
-    """Verify a kernel, then time it on every problem.
+    """Verify a built kernel, then time it on every problem.
 
     derived  also verify the shapes that follow from the tile; the timed ones are always verified
     Raises   VerifyError, naming the first failure, before anything is timed if the kernel is wrong
     """
     import_cupy()
-    rendered = render(plan)
-    artifact = compile_source(
-        rendered.source,
-        name=plan.name,
-        target=plan.target,
-        toolchain=toolchain,
-        compiler="nvrtc" if toolchain == "private" else "nvcc",
-    )
-    artifact.require_clean()
     kernel = Kernel(plan, artifact.path)
     facts = device.gpu_facts()
     records: list[Verified] = []
@@ -64,7 +55,7 @@ def run(
         timings.append(timed(m, n, k, measurement, contestant_notes))
     return Result(
         kernel=plan.name,
-        source_digest=rendered.digest,
+        source_digest=render(plan).digest,
         compiler=_compiler(artifact),
         gpu=Gpu(
             name=facts["name"],
@@ -144,8 +135,8 @@ def summary(result: Result) -> list[str]:
                 size = f"{problem.m}x{problem.n}x{problem.k}, {window.launches} launches"
                 interval = f"[{ratio.low:.3f}..{ratio.high:.3f}]"
                 lines.append(
-                    f"{result.kernel} {size}: {own.tflops:.0f} TFLOPS, {ratio.median:.3f} {interval} "
-                    f"of {ratio.baseline}, {ratio.verdict} in {ratio.rounds} rounds"
+                    f"{result.kernel} {size}: {own.tflops:.0f} TFLOPS, {ratio.median:.3f} "
+                    f"{interval} of {ratio.baseline}, {ratio.verdict} in {ratio.rounds} rounds"
                 )
         lines += [f"  note: {note}" for note in problem.notes]
     return lines

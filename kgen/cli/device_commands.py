@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -19,6 +19,11 @@ def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
     for command in (verify, bench, results, demo):
         app.command()(command)
+
+
+def _compiler(toolchain: str) -> Literal["nvrtc", "nvcc"]:
+    """NVRTC runs in the private toolchain; any other offers nvcc only."""
+    return "nvrtc" if toolchain == "private" else "nvcc"
 
 
 def _problem(text: str) -> tuple[int, int, int]:
@@ -47,7 +52,8 @@ def verify(
 
     plan = api.lower(api.load_spec(spec))
     cupy = import_cupy()
-    kernel = Kernel(plan, api.build(plan, toolchain=toolchain).path)
+    artifact = api.build(plan, toolchain=toolchain, compiler=_compiler(toolchain))
+    kernel = Kernel(plan, artifact.path)
     sms = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["multiProcessorCount"]
     tile = device.tile_of(plan)
     chosen = [
@@ -87,10 +93,11 @@ def _figures(cases: list[Any]) -> list[str]:
         for result in case.report.results:
             if "p99_error" in result.figures:
                 f = result.figures
-                lines.append(
-                    f"  {case.shape.label}, outputs of unit variance: mean error {f['mean_error']:.2g}"
-                    f", p99 {f['p99_error']:.2g}, maximum {f['max_error']:.2g}"
+                figures = (
+                    f"mean error {f['mean_error']:.2g}, p99 {f['p99_error']:.2g}, "
+                    f"maximum {f['max_error']:.2g}"
                 )
+                lines.append(f"  {case.shape.label}, outputs of unit variance: {figures}")
     return lines
 
 
@@ -123,8 +130,9 @@ def bench(
     found, lines, undecided = [], [], False
     for spec in find_specs(specs):
         plan = api.lower(api.load_spec(spec))
+        artifact = api.build(plan, toolchain=toolchain, compiler=_compiler(toolchain))
         result = session.run(
-            plan, problems, settings, toolchain=toolchain, derived=not skip_verify, progress=note
+            plan, artifact, problems, settings, derived=not skip_verify, progress=note
         )
         found.append(result)
         if output is not None:

@@ -95,12 +95,13 @@ def test_twenty_runs_are_equal(loaded: Loaded) -> None:
 def test_g1_verify_names_the_limit(
     loaded: Loaded, k: int, value_a: float, value_b: float, limit: str
 ) -> None:
-    """A result that the accumulator or output cannot hold fails, and the report says which limit."""
+    """What accumulator or output cannot hold fails, and the report says which limit."""
     import cupy
 
     numerics = numerics_of(loaded.plan)
     operands = constant(128, 256, k, numerics, value_a, value_b, xp=cupy)
-    case = judge(loaded.plan, loaded.kernel, shape(tile_of(loaded.plan), 128, 256, k, "G1"), operands)
+    size = shape(tile_of(loaded.plan), 128, 256, k, "G1")
+    case = judge(loaded.plan, loaded.kernel, size, operands)
     exact_sum = k * value_a * value_b
     f16_accumulator = numerics.accumulator == "f16"
     if f16_accumulator or (numerics.output == "f16" and exact_sum > 65504):
