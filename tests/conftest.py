@@ -15,7 +15,7 @@ from kgen.spec import parse_spec
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# The content of specs/hopper/v6.yaml without its comments, so that line numbers here stay put.
+# specs/hopper/v6.yaml without its comments and a_order, so that line numbers here stay put.
 V6 = """\
 name: sample
 target: sm_90a

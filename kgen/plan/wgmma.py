@@ -61,10 +61,10 @@ def lower_wgmma(loaded: LoadedSpec, budget: Budget) -> KernelPlan:
 
 def _interface(spec: KernelSpec, multiple: int, extent_limit: int) -> tuple[str, ...]:
     """What a caller must know; the header comment and the .h carry it."""
-    a = "A[M,K]" if spec.gemm.a.major == "k" else "A stored as [K,M]"
-    b = "B[N,K]" if spec.gemm.b.major == "k" else "B stored as [K,N]"
+    a = "A[M,K]" if spec.gemm.a.major == "k" else "A as [K,M]"
+    b = "B[N,K]" if spec.gemm.b.major == "k" else "B as [K,N]"
     rows = [
-        f"{a}, {b} and D[M,N] row-major, leading dimensions in elements; D overlaps neither.",
+        f"{a}, {b}, D[M,N] row-major; D overlaps neither. Leading dimensions in elements.",
         f"M, N, K from 0 to {extent_limit}, at most 2^31 - 1 tiles.",
         f"a, b: 16-byte aligned; lda, ldb: multiples of {multiple}, below 2^40 bytes.",
         "d: aligned to its element. Where d is 16-byte aligned and N and ldd are multiples of "

@@ -27,8 +27,8 @@ _RESERVED_TEXT = """
     using virtual void volatile wchar_t while xor xor_eq
     main ptx std cuda dim3 int64_t uint8_t uint16_t uint32_t uint64_t size_t uintptr_t linux unix
     TensorMap Problem SharedStorage Tile locate_tile produce consume stage_slab store_slab
-    shared_memory DeviceScope MapLayout EncodeTiled encode_tiled last_error failed prepare tiles
-    aligned check_arguments
+    shared_memory DeviceScope MapLayout EncodeTiled prepared last_error failed prepare find_device
+    tiles aligned check_arguments
     abort abs acos asin atan atof atoi bsearch calloc ceil clock cos cosh div erf exit exp fabs
     floor fma fmax fmin fmod fprintf free getenv hypot j0 j1 jn labs lgamma log malloc max
     memcmp memcpy memset min modf pow printf qsort rand realloc rint round signal sin sinh sqrt

@@ -19,6 +19,8 @@ def test_the_text_of_v6(plan_of):
     assert others == [
         "D[M,N] f16 = A[M,K] f16 @ B[N,K].T f16, f16 accumulation. CTA tile 256 x 256 x 64.",
         "17 warps: 4 consumer warpgroups, one 64 x 256 slab each, and 1 producer warp.",
+        "One CTA per tile on grid.x, in groups of 8 tile columns; one CTA per SM, no cluster.",
+        "K is summed in one fixed order: equal inputs give equal bits.",
     ]
     assert (
         rest

@@ -61,7 +61,7 @@ def test_names_that_the_generated_file_declares_are_refused(source_of, code_only
     variables += re.findall(r"^(?:thread_local|std::atomic)\S* (?:int )?(\w+)", code, re.M)
     functions = re.findall(r"^(?!static_assert)\w[\w ]*[ *&](\w+)\(", code, re.M)
     declared = {n for n in (*types, *variables, *functions) if not n.startswith("sample")}
-    assert {"TensorMap", "kTileM", "kMapA", "tiles", "produce", "encode_tiled"} <= declared
+    assert {"TensorMap", "kTileM", "kMapA", "tiles", "produce", "prepared"} <= declared
     for name in sorted(declared - {"__launch_bounds__"}):
         first = refusal({"name: sample": f"name: {name}"}).split("\n")[0]
         assert first.startswith("v6.yaml:1:7: name: "), name

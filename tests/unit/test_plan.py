@@ -38,8 +38,8 @@ def descriptor(bits: str) -> dict[str, int]:
 # --- order of the loads ---------------------------------------------------------------------------
 
 
-def test_v6_loads_slab_1_last(plan_of):
-    plan = plan_of()
+def test_the_order_of_v6_loads_slab_1_last(plan_of):
+    plan = plan_of({"producer: warp": "producer: warp\n  a_order: [0, 2, 3, 1]"})
     assert loads(plan.producer.a_loads) == [
         (0, 0, 0, 0),
         (2, 0, 128, 0),
@@ -47,34 +47,13 @@ def test_v6_loads_slab_1_last(plan_of):
         (1, 0, 64, 0),
     ]
     assert loads(plan.producer.b_loads) == [(None, 0, 0, 0)]
-    assert plan.producer.a_order_note == (
-        "Slab 1 last: consumer 1 is the first to wait for the D buffer, keep its input latest."
-    )
 
 
-@pytest.mark.parametrize(
-    ("consumers", "buffers", "order"),
-    [
-        (1, 1, [0]),
-        (2, 1, [0, 1]),
-        (3, 1, [0, 2, 1]),
-        (4, 1, [0, 2, 3, 1]),
-        (4, 2, [0, 2, 3, 1]),
-        (4, 4, [0, 1, 2, 3]),
-    ],
-)
-def test_the_order_follows_from_who_waits_for_the_buffer(plan_of, consumers, buffers, order):
-    plan = plan_of(
-        {
-            "m: 256": f"m: {64 * consumers}",
-            "consumers: 4": f"consumers: {consumers}",
-            "stages: 3": "stages: 1",
-            "release: previous": "release: same",
-            "store_buffers: 1": f"store_buffers: {buffers}",
-        }
-    )
-    assert [x.slab for x in plan.producer.a_loads] == order
-    assert bool(plan.producer.a_order_note) == (order != sorted(order))
+def test_slabs_are_loaded_in_order_unless_the_spec_says_otherwise(plan_of):
+    plan = plan_of()
+    assert [x.slab for x in plan.producer.a_loads] == [0, 1, 2, 3]
+    plan = plan_of({"producer: warp": "producer: warp\n  a_order: [3, 1, 0, 2]"})
+    assert [x.slab for x in plan.producer.a_loads] == [3, 1, 0, 2]
 
 
 def test_a_k_tile_of_two_swizzle_rows_is_loaded_in_two_panels(plan_of):
@@ -162,7 +141,9 @@ def test_k_major_descriptors(plan_of, swizzle, bits, stride, code):
     consumer = plan_of({"producer: warp": SWIZZLE + str(swizzle)}).consumer
     assert consumer.descriptor_a.bits == consumer.descriptor_b.bits == bits
     assert descriptor(bits) == {"leading": 16, "stride": stride, "base": 0, "swizzle": code}
-    assert consumer.descriptor_a.note == f"{swizzle}-byte swizzle, 8 rows are {stride} bytes"
+    assert consumer.descriptor_a.note == (
+        f"K-major, {swizzle}-byte swizzle, stride {stride} bytes (8 rows)"
+    )
 
 
 # Leading: step between neighbouring boxes, 64 K rows x swizzle bytes. Advance: 16 K rows.
@@ -182,7 +163,10 @@ def test_mn_major_descriptors(plan_of, swizzle, leading, stride, code, advance, 
     assert [16 * s.a for s in plan.consumer.k_steps] == [0, advance, 2 * advance, 3 * advance]
     assert [16 * s.b for s in plan.consumer.k_steps] == [0, advance, 2 * advance, 3 * advance]
     assert len(plan.producer.b_loads) == b_boxes
-    assert plan.consumer.descriptor_b.note.endswith(f"N-major boxes are {leading} bytes apart")
+    assert plan.consumer.descriptor_b.note == (
+        f"N-major, {swizzle}-byte swizzle, stride {stride} bytes (8 of K), "
+        f"leading {leading} bytes (next box)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -268,8 +252,9 @@ def test_tensor_maps_of_transposed_operands(plan_of):
         ("b", "n", "k", "ldb", (64, 64), 128, "NONE"),
         ("d", "n", "m", "ldd", (64, 64), 128, "NONE"),
     ]
-    assert plan.layout == (
-        "A stored as [K,M], B stored as [K,N] and D[M,N] row-major, leading dimensions in elements."
+    assert plan.interface[0] == (
+        "A as [K,M], B as [K,N], D[M,N] row-major; D overlaps neither. Leading dimensions in "
+        "elements."
     )
 
 
@@ -288,6 +273,7 @@ def test_constants_of_v6(plan_of):
         "kStoreBoxes": 4,
         "kStoreBuffers": 1,
         "kRasterGroup": 8,
+        "kWarpgroup": 128,
         "kThreads": 544,
         "kSmemBytes": 230400,
     }
@@ -303,10 +289,10 @@ def test_limits_of_a_launch(plan_of):
 
 
 def test_the_header_states_the_limits_of_f16_accumulation(plan_of, f32):
-    assert plan_of().restrictions[-1] == (
+    assert plan_of().interface[-1] == (
         "f16 accumulation: partial sums overflow at 65504 and lose increments below 1 from 2048 on."
     )
-    assert not any("65504" in row for row in plan_of(f32).restrictions)
+    assert not any("65504" in row for row in plan_of(f32).interface)
 
 
 def test_statuses_of_v6_are_numbered_in_the_order_of_the_checks(plan_of):

@@ -104,3 +104,10 @@ def test_broken_rules_are_reported_together(refusal):
 )
 def test_what_the_rules_allow_is_lowered(plan_of, change):
     assert plan_of(change).name == "sample"
+
+
+def test_the_order_of_slabs_names_each_once(refusal):
+    text = refusal({"producer: warp": "producer: warp\n  a_order: [0, 2, 2, 1]"})
+    assert text.split("\n")[0] == (
+        "v6.yaml:14:12: schedule.a_order: must name each slab once, in any order: 0, 1, 2, 3"
+    )

@@ -89,7 +89,7 @@ def test_a_key_one_level_too_deep_is_told_where_it_belongs(refusal):
         (
             {"stages: 3": "stages: 3\n  3: 3"},
             "v6.yaml:13:3: schedule.3: unknown key, known here: kind, tile, stages, consumers, "
-            "producer, registers, release, swizzle_bytes, smem_limit, raster, l2, epilogue",
+            "producer, registers, release, a_order, swizzle_bytes, smem_limit, raster, l2, epilogue",
         ),
     ],
 )
@@ -546,4 +546,8 @@ def test_text_without_a_file_cannot_extend(refusal):
 
 def test_the_shipped_v6_is_the_spec_of_these_tests(specs_folder, v6):
     shipped = load_spec(specs_folder / "hopper" / "v6.yaml")
-    assert shipped.digest == parse_spec(v6({"name: sample": "name: hopper_v6"})).digest
+    changes = {
+        "name: sample": "name: hopper_v6",
+        "producer: warp": "producer: warp\n  a_order: [0, 2, 3, 1]",
+    }
+    assert shipped.digest == parse_spec(v6(changes)).digest
