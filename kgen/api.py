@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kgen.build import gate
 from kgen.build.compile import Artifact, Compiler, Emit, compile_source
 from kgen.plan import KernelPlan, lower
 from kgen.render import Rendered, render
@@ -41,5 +40,5 @@ def build(
         toolchain=toolchain,
         line_info=line_info,
     )
-    gate.require_clean(plan.name, artifact.log)
+    artifact.require_clean()
     return artifact

@@ -16,6 +16,7 @@ class Arch:
     target: str  # the name nvcc takes, suffix included
     family: str  # the MMA family: "wgmma"
     devices: str
+    feature_macro: str  # nvcc defines it for this target's suffix only
     compute_capability: tuple[int, int]
     minimum_cuda: tuple[int, int]
     sm_count: int  # of the largest device; for estimates and test shapes, never in a kernel
@@ -45,6 +46,7 @@ SM_90A = Arch(
     target="sm_90a",
     family="wgmma",
     devices="H100, H200",
+    feature_macro="__CUDA_ARCH_FEAT_SM90_ALL",  # CUDA C++ Programming Guide, feature-set macros
     compute_capability=(9, 0),
     minimum_cuda=(12, 5),  # cudaGetDriverEntryPointByVersion; the device code is older
     sm_count=132,  # [M] H200 SXM

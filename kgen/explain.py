@@ -54,7 +54,7 @@ def text(plan: KernelPlan, digest: str) -> str:
     lines = [
         f"{plan.name}   {plan.target} ({plan.devices})   spec {plan.spec_digest}   source {digest}",
         plan.problem,
-        plan.roles_line,
+        *plan.structure,
         "",
         f"shared memory ({b.smem.limit_name})",
         *_indent(b.smem.rows()),
@@ -133,7 +133,7 @@ def picture(b: Budget) -> list[str]:
     """Roles and ring, drawn from the budget."""
     s = b.spec.schedule
     stages = [f"stage {i}" for i in range(int(s.stages))]
-    shown = stages if len(stages) <= 5 else [*stages[:3], "...", stages[-1]]
+    shown = stages if len(stages) <= 3 else [stages[0], "...", stages[-1]]
     ring = "".join(f"[{x:^9}]" for x in shown)
     a, bb = b.smem["A ring"] // int(s.stages), b.smem["B ring"] // int(s.stages)
     names = f"consumers 0..{s.consumers - 1}" if s.consumers > 1 else "consumer 0"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from kgen.errors import KgenError
 from kgen.paths import data_folder
@@ -50,15 +51,42 @@ def new_spec(path: Path, like: str) -> None:
 
 
 def json_schema() -> str:
-    """JSON Schema (draft 2020-12) of a spec file, `extends` included."""
-    schema = KernelSpec.model_json_schema()
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["title"] = "kgen kernel spec"
-    schema["properties"]["extends"] = {
+    """JSON Schema (draft 2020-12) of a spec file.
+
+    A spec that extends another may leave out whatever its base sets, at any depth; only the name is
+    its own.
+    """
+    whole = KernelSpec.model_json_schema()
+    definitions = whole.pop("$defs")
+    part = _optional(whole)
+    part["properties"]["extends"] = extends = {
         "type": "string",
         "description": "Spec file that this one extends, relative to it.",
     }
-    required = schema.pop("required")
-    # A spec that extends another may leave out whatever its base sets; only the name is its own.
-    schema["anyOf"] = [{"required": required}, {"required": ["extends", "name"]}]
+    part["required"] = ["extends", "name"]
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "kgen kernel spec",
+        "type": "object",
+        "properties": {"extends": extends},
+        "if": {"required": ["extends"]},
+        "then": part,
+        "else": whole,
+        "$defs": {
+            **definitions,
+            **{f"{name}Part": _optional(d) for name, d in definitions.items()},
+        },
+    }
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+
+
+def _optional(schema: Any) -> Any:
+    """The same schema with every field optional, in the models that it refers to as well."""
+    if isinstance(schema, list):
+        return [_optional(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {k: _optional(v) for k, v in schema.items() if k != "required"}
+    if "$ref" in kept:
+        kept["$ref"] += "Part"
+    return kept

@@ -113,7 +113,7 @@ class Result(_Part):
 
     schema_version: Literal[1] = SCHEMA
     kernel: str
-    source_digest: str  # sha256 of the rendered text without its evidence block
+    source_digest: str  # of the rendered code, kgen.render.source_digest
     compiler: Compiler
     gpu: Gpu
     measured_on: datetime.date

@@ -81,9 +81,25 @@ def check(
         lines.append(f"    repair: {d.repair}")
     if not drifts:
         lines.append(f"{len(found)} specs, every generated file is up to date")
+    lines += _stale_results(generated, folder)
     emit(as_json, data, "\n".join(lines))
     if drifts:
         raise typer.Exit(EXIT_NO)
+
+
+def _stale_results(generated: Path, specs: Path) -> list[str]:
+    """Result files beside GENERATED whose kernel has changed since; a remark, not a drift."""
+    from kgen.bench.results import load_results, stale_results
+    from kgen.check import current_digests
+
+    folder = generated.parent / "benchmarks" / "results"
+    if not folder.is_dir():
+        return []
+    stale = stale_results(load_results(folder), current_digests(specs))
+    return [
+        f"{folder}: {r.kernel} on {r.gpu.name} is stale: it measured {r.source_digest}"
+        for r in stale
+    ]
 
 
 def explain(

@@ -41,6 +41,16 @@ class ProblemField:
 
 
 @dataclass(frozen=True)
+class BarrierInit:
+    """A row of mbarriers in SharedStorage; count and arrivals as CUDA text, constants by name."""
+
+    name: str
+    count: str
+    arrivals: str
+    arriver: str
+
+
+@dataclass(frozen=True)
 class TensorMap:
     """One cuTensorMapEncodeTiled call. Both launchers, C and Python, are made from this row.
 
@@ -87,7 +97,6 @@ class ProducerPlan:
 
     a_loads: tuple[Load, ...]
     b_loads: tuple[Load, ...]
-    a_order_note: str
     frees_buffers: bool  # some consumer waits for a buffer that another used first
     registers: int | None  # setmaxnreg.dec
 
@@ -130,6 +139,7 @@ class ConsumerPlan:
 
     mma: Mma
     k_steps: tuple[KStep, ...]
+    k_step_note: str
     releases_previous: bool
     takes_turns: bool
     converts: (
@@ -150,17 +160,18 @@ class KernelPlan:
     spec_label: str
     spec_digest: str
     target: str
+    arch_macro: str  # defined only where the target's own instructions exist
     devices: str
     compute_capability: tuple[int, int]
     minimum_cuda: tuple[int, int]
     problem: str
-    layout: str
-    roles_line: str
-    restrictions: tuple[str, ...]
+    interface: tuple[str, ...]  # layouts, limits and alignments of the arguments
+    structure: tuple[str, ...]  # warps, grid, order of the sum
     budget: Budget
     constants: tuple[Constant, ...]
     problem_fields: tuple[ProblemField, ...]
     storage: tuple[Field, ...]
+    barriers: tuple[BarrierInit, ...]
     maps: tuple[TensorMap, ...]
     statuses: tuple[Status, ...]
     producer: ProducerPlan

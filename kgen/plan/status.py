@@ -25,8 +25,8 @@ def statuses(
         ("d_unaligned", f"d must be aligned to its element, {output.dtype.bytes} bytes"),
         ("ldd_too_small", "ldd must be at least n"),
         ("d_not_on_device", "d must be device memory: it decides the device of the launch"),
-        ("wrong_device", "the device of d cannot run the target of this kernel"),
-        ("driver_too_old", "the driver does not offer cuTensorMapEncodeTiled"),
+        ("wrong_device", "the device cannot run the target of this kernel"),
+        ("driver_too_old", "the driver is older than the CUDA runtime or cuTensorMapEncodeTiled"),
         ("tensor_map_refused", "cuTensorMapEncodeTiled refused a tensor map"),
         ("cuda_error", "a CUDA call failed"),
     ]

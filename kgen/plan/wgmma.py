@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kgen.budget import Budget
 from kgen.dtypes import dtype
-from kgen.plan.model import Constant, Field, KernelPlan, ProblemField
+from kgen.plan.model import BarrierInit, Constant, Field, KernelPlan, ProblemField
 from kgen.plan.status import statuses
 from kgen.plan.wgmma_mma import consumer
 from kgen.plan.wgmma_ring import producer, tensor_maps
@@ -29,6 +29,7 @@ def lower_wgmma(loaded: LoadedSpec, budget: Budget) -> KernelPlan:
         spec_label=loaded.label,
         spec_digest=loaded.digest,
         target=spec.target,
+        arch_macro=budget.arch.feature_macro,
         devices=budget.arch.devices,
         compute_capability=budget.arch.compute_capability,
         minimum_cuda=budget.arch.minimum_cuda,
@@ -36,13 +37,13 @@ def lower_wgmma(loaded: LoadedSpec, budget: Budget) -> KernelPlan:
             f"D[M,N] {gemm.d.dtype} = A[M,K] {gemm.a.dtype} @ B[N,K].T {gemm.b.dtype}, "
             f"{gemm.accumulator} accumulation. CTA tile {s.tile.m} x {s.tile.n} x {s.tile.k}."
         ),
-        layout=_layout(spec),
-        roles_line=_roles_line(spec, budget),
-        restrictions=_restrictions(spec, multiple),
+        interface=_interface(spec, multiple, extent_limit),
+        structure=_structure(spec, budget),
         budget=budget,
         constants=_constants(spec, budget),
         problem_fields=_problem(spec),
         storage=_storage(spec, budget),
+        barriers=_barriers(budget),
         maps=maps,
         statuses=statuses(maps[:2], maps[2], extent_limit, multiple),
         producer=producer(spec, budget),
@@ -58,27 +59,17 @@ def lower_wgmma(loaded: LoadedSpec, budget: Budget) -> KernelPlan:
     )
 
 
-def _layout(spec: KernelSpec) -> str:
+def _interface(spec: KernelSpec, multiple: int, extent_limit: int) -> tuple[str, ...]:
+    """What a caller must know; the header comment and the .h carry it."""
     a = "A[M,K]" if spec.gemm.a.major == "k" else "A stored as [K,M]"
     b = "B[N,K]" if spec.gemm.b.major == "k" else "B stored as [K,N]"
-    return f"{a}, {b} and D[M,N] row-major, leading dimensions in elements."
-
-
-def _roles_line(spec: KernelSpec, b: Budget) -> str:
-    count = spec.schedule.consumers
-    plural, each = ("s", " each") if count > 1 else ("", "")
-    slab = f"{SLAB_M} x {spec.schedule.tile.n} slab"
-    producer = "1 producer warp" if spec.schedule.producer == "warp" else "1 producer warpgroup"
-    return (
-        f"{b.threads // 32} warps: {count} consumer warpgroup{plural}, one {slab}{each}, "
-        f"and {producer}."
-    )
-
-
-def _restrictions(spec: KernelSpec, multiple: int) -> tuple[str, ...]:
     rows = [
-        f"Any M, N, K >= 0. a and b 16-byte aligned, lda and ldb multiples of {multiple}.",
-        "D of any alignment is right; TMA stores it where its rows start and end on 16 bytes.",
+        f"{a}, {b} and D[M,N] row-major, leading dimensions in elements; D overlaps neither.",
+        f"M, N, K from 0 to {extent_limit}, at most 2^31 - 1 tiles.",
+        f"a, b: 16-byte aligned; lda, ldb: multiples of {multiple}, below 2^40 bytes.",
+        "d: aligned to its element. Where d is 16-byte aligned and N and ldd are multiples of "
+        f"{multiple},",
+        "TMA stores D; elsewhere the consumers store it element by element, which is slower.",
     ]
     if spec.gemm.accumulator == "f16":
         rows.append(
@@ -86,6 +77,21 @@ def _restrictions(spec: KernelSpec, multiple: int) -> tuple[str, ...]:
             "from 2048 on."
         )
     return tuple(rows)
+
+
+def _structure(spec: KernelSpec, b: Budget) -> tuple[str, ...]:
+    s = spec.schedule
+    plural, each = ("s", " each") if s.consumers > 1 else ("", "")
+    slab = f"{SLAB_M} x {s.tile.n} slab"
+    producer = "1 producer warp" if s.producer == "warp" else "1 producer warpgroup"
+    along = "tile columns" if s.raster.along == "n" else "tile rows"
+    return (
+        f"{b.threads // 32} warps: {s.consumers} consumer warpgroup{plural}, one {slab}{each}, "
+        f"and {producer}.",
+        f"One CTA per tile on grid.x, in groups of {s.raster.group} {along}; one CTA per SM, no "
+        "cluster.",
+        "K is summed in one fixed order: equal inputs give equal bits.",
+    )
 
 
 def _constants(spec: KernelSpec, b: Budget) -> tuple[Constant, ...]:
@@ -122,12 +128,27 @@ def _constants(spec: KernelSpec, b: Budget) -> tuple[Constant, ...]:
         Constant("kStoreBoxes", s.tile.n // STORE_BOX_N, "TMA stores per slab"),
         Constant("kStoreBuffers", s.epilogue.store_buffers, "slab-sized staging buffers of D"),
         Constant("kRasterGroup", s.raster.group, f"{along} that run side by side"),
+        Constant("kWarpgroup", b.arch.warpgroup_threads, "threads that issue one wgmma"),
         Constant("kThreads", b.threads, "consumers first, then the producer"),
         Constant(
             "kSmemBytes", b.smem.total, f"{b.smem.total - b.smem['padding']} used, the rest padding"
         ),
     ]
     return tuple(rows)
+
+
+_BARRIER_COUNTS = {
+    "full": ("kStages", "1"),
+    "empty": ("kStages", "kConsumers"),
+    "d_ready": ("kConsumers", "kWarpgroup"),
+    "d_free": ("kConsumers - kStoreBuffers", "1"),
+}
+
+
+def _barriers(b: Budget) -> tuple[BarrierInit, ...]:
+    return tuple(
+        BarrierInit(x.name, *_BARRIER_COUNTS[x.name], arriver=x.arriver) for x in b.barriers
+    )
 
 
 def _problem(spec: KernelSpec) -> tuple[ProblemField, ...]:
@@ -155,19 +176,14 @@ def _storage(spec: KernelSpec, b: Budget) -> tuple[Field, ...]:
             d_element,
             "d",
             ("kStoreBuffers", "kStoreBoxes", "kSlabM * kStoreBoxN"),
-            "staging for TMA stores",
+            "staged for TMA",
         ),
-        Field("uint64_t", "full", ("kStages",), "the stage holds its K tile"),
-        Field("uint64_t", "empty", ("kStages",), "all consumers have read it"),
-        Field("uint64_t", "d_ready", ("kConsumers",), "consumer i has staged its slab"),
     ]
-    if any(barrier.name == "d_free" for barrier in b.barriers):
-        rows.append(
-            Field(
-                "uint64_t",
-                "d_free",
-                ("kConsumers - kStoreBuffers",),
-                "the slab of consumer i is drained",
-            )
-        )
+    notes = {
+        "full": "the stage holds its K tile",
+        "empty": "all consumers have read it",
+        "d_ready": "consumer i has staged its slab",
+        "d_free": "that slab has been read",
+    }
+    rows += [Field("uint64_t", x.name, (x.count,), notes[x.name]) for x in _barriers(b)]
     return tuple(rows)

@@ -29,6 +29,7 @@ def consumer(spec: KernelSpec, b: Budget) -> ConsumerPlan:
     return ConsumerPlan(
         mma=_mma(spec, b),
         k_steps=tuple(KStep(x, y) for x, y in zip(a_steps, b_steps, strict=True)),
+        k_step_note=_k_step_note(b),
         releases_previous=s.release == "previous",
         takes_turns=s.epilogue.store_buffers < s.consumers,
         converts=packs[gemm.d.dtype] if gemm.accumulator == "f32" else None,
@@ -37,6 +38,17 @@ def consumer(spec: KernelSpec, b: Budget) -> ConsumerPlan:
         descriptor_a=_descriptor(spec, b, "a"),
         descriptor_b=_descriptor(spec, b, "b"),
     )
+
+
+def _k_step_note(b: Budget) -> str:
+    """How far one MMA moves the descriptors, in words."""
+    ways = {
+        f"{MMA_K * b.box(x).element_bytes} bytes of a row"
+        if b.box(x).inner_axis == "k"
+        else f"{MMA_K} rows of {b.box(x).swizzle_bytes} bytes"
+        for x in ("a", "b")
+    }
+    return f"Each wgmma takes {MMA_K} of K, {' or '.join(sorted(ways))}; offsets in 16-byte units."
 
 
 def _advance(spec: KernelSpec, b: Budget, operand: str, rows: int, k: int) -> int:
@@ -60,9 +72,13 @@ def _descriptor(spec: KernelSpec, b: Budget, operand: str) -> Descriptor:
     stride = _ROWS_PER_PATTERN * box.swizzle_bytes
     leading = _DESCRIPTOR_UNIT if box.inner_axis == "k" else box.bytes
     units = (leading // _DESCRIPTOR_UNIT) << 16 | (stride // _DESCRIPTOR_UNIT) << 32
-    note = f"{box.swizzle_bytes}-byte swizzle, 8 rows are {stride} bytes"
-    if box.inner_axis != "k":
-        note += f", {box.inner_axis.upper()}-major boxes are {leading} bytes apart"
+    if box.inner_axis == "k":
+        note = f"K-major, {box.swizzle_bytes}-byte swizzle, stride {stride} bytes (8 rows)"
+    else:
+        note = (
+            f"{box.inner_axis.upper()}-major, {box.swizzle_bytes}-byte swizzle, stride {stride} "
+            f"bytes (8 of K), leading {leading} bytes (next box)"
+        )
     return Descriptor(f"0x{units | _SWIZZLE_CODE[box.swizzle_bytes] << 62:016x}", note)
 
 

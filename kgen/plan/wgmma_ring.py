@@ -33,33 +33,15 @@ def tensor_maps(spec: KernelSpec, b: Budget) -> tuple[TensorMap, ...]:
     return tuple(rows)
 
 
-def slab_order(consumers: int, takes_turns: bool) -> tuple[int, ...]:
-    """Order in which the A slabs of a stage are loaded.
-
-    Consumer 1 is the first that must wait for the D buffer; its input comes last, so that it is
-    least likely to be late for both. Two consumers have nothing to gain from it.
-    """
-    slabs = list(range(consumers))
-    if takes_turns and consumers > 2:
-        slabs.append(slabs.pop(1))
-    return tuple(slabs)
-
-
 def producer(spec: KernelSpec, b: Budget) -> ProducerPlan:
     """The warp that fills the ring and drains the D buffers."""
     s = spec.schedule
     takes_turns = s.epilogue.store_buffers < s.consumers
-    order = slab_order(s.consumers, takes_turns)
-    reordered = order != tuple(range(s.consumers))
+    order = range(s.consumers) if s.a_order == "auto" else s.a_order
     split = s.registers if isinstance(s.registers, Registers) else None
     return ProducerPlan(
         a_loads=tuple(load for slab in order for load in _loads(spec, b, "a", SLAB_M, slab)),
         b_loads=_loads(spec, b, "b", s.tile.n, None),
-        a_order_note=(
-            "Slab 1 last: consumer 1 is the first to wait for the D buffer, keep its input latest."
-            if reordered
-            else ""
-        ),
         frees_buffers=takes_turns,
         registers=split.producer if split else None,
     )

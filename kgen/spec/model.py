@@ -67,8 +67,8 @@ class Tile(Model):
 class Registers(Model):
     """Registers per thread of each role, set by setmaxnreg."""
 
-    producer: Annotated[int, Field(ge=24, le=256)]
-    consumer: Annotated[int, Field(ge=24, le=256)]
+    producer: Annotated[int, Field(ge=24, le=256)] = Field(description="A multiple of 8.")
+    consumer: Annotated[int, Field(ge=24, le=256)] = Field(description="A multiple of 8.")
 
 
 class Raster(Model):
@@ -91,7 +91,7 @@ class L2(Model):
 class TmaTurns(Model):
     """Consumers take turns in slab-sized buffers; the producer drains each with TMA stores."""
 
-    kind: Literal["tma_turns"] = "tma_turns"
+    kind: Literal["tma_turns"] = Field("tma_turns", description="How D leaves the CTA.")
     store_buffers: Annotated[int, Field(ge=1, le=8)] = Field(
         1, description="Slab-sized staging buffers."
     )
@@ -100,7 +100,7 @@ class TmaTurns(Model):
 class WgmmaWs(Model):
     """Hopper: warp-specialised wgmma fed by TMA through a ring of stages."""
 
-    kind: Literal["wgmma_ws"]
+    kind: Literal["wgmma_ws"] = Field(description="Picks the template and the fields below.")
     tile: Tile
     stages: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] = Field(
         "auto", description="Depth of the A/B ring; auto takes the most that fit."
@@ -118,6 +118,9 @@ class WgmmaWs(Model):
     release: Literal["previous", "same"] = Field(
         "previous", description="Which stage a consumer frees after issuing a K tile."
     )
+    a_order: (
+        Literal["auto"] | Annotated[tuple[Annotated[int, Field(ge=0, le=7)], ...], Strict(False)]
+    ) = Field("auto", description="Order in which the A slabs of a stage are loaded.")
     swizzle_bytes: Literal["auto", 32, 64, 128] = Field(
         "auto",
         description="Shared-memory swizzle of A and B; auto is the widest that divides a row.",
@@ -138,7 +141,9 @@ class Tolerance(Model):
     """A declared widening of the error bounds."""
 
     factor: Annotated[float, Field(gt=1, le=100)] = Field(description="Multiplies the bounds.")
-    reason: Annotated[str, Field(min_length=8, max_length=200)]
+    reason: Annotated[str, Field(min_length=8, max_length=200)] = Field(
+        description="Why this kernel may be less exact than the bounds."
+    )
 
 
 class Verify(Model):
@@ -147,7 +152,7 @@ class Verify(Model):
     shapes: Annotated[
         tuple[Annotated[tuple[Dimension, Dimension, Dimension], Strict(False)], ...], Strict(False)
     ] = Field((), description="[M, N, K] in elements.")
-    tolerance: Tolerance | None = None
+    tolerance: Tolerance | None = Field(None, description="A wider bound, with its reason.")
 
 
 class KernelSpec(Model):

@@ -61,5 +61,8 @@ def check_name(value: str) -> str:
 KernelName = Annotated[
     str,
     AfterValidator(check_name),
-    Field(description=f"C identifier of at most {NAME_LENGTH} characters; also the .cu stem."),
+    Field(
+        description=f"C identifier of at most {NAME_LENGTH} characters; also the .cu stem.",
+        json_schema_extra={"pattern": f"^{_IDENTIFIER.pattern}$", "maxLength": NAME_LENGTH},
+    ),
 ]

@@ -84,6 +84,9 @@ def _pipeline(spec: KernelSpec) -> Iterator[Violation]:
             ("schedule", "registers"),
             "setmaxnreg acts on whole warpgroups; needs producer: warpgroup",
         )
+    if schedule.a_order != "auto" and sorted(schedule.a_order) != [*range(schedule.consumers)]:
+        slabs = ", ".join(map(str, range(schedule.consumers)))
+        yield Violation(("schedule", "a_order"), f"must name each slab once, in any order: {slabs}")
     if schedule.epilogue.store_buffers > schedule.consumers:
         yield Violation(
             ("schedule", "epilogue", "store_buffers"),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
@@ -111,7 +112,7 @@ class _Walker:
         assert isinstance(node, ScalarNode)
         try:
             return self._yaml.constructor.construct_object(node)
-        except (KeyError, ValueError, OverflowError, YAMLError):
+        except (ArithmeticError, LookupError, TypeError, ValueError, YAMLError):
             kind = str(node.tag).rpartition(":")[2]
             self.refuse(node, path, f"cannot be read as a value of YAML type {kind}")
             return None
@@ -155,7 +156,9 @@ def parse_tree(text: str, shown: str) -> Tree:
     yaml = YAML(typ="safe", pure=True)
     lines = text.splitlines()
     try:
-        root = yaml.compose(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ReusedAnchorWarning)  # anchors are refused below
+            root = yaml.compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line, mark.column) if mark else (0, 0)

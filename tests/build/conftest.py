@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from kgen.build import pool, toolchain
 
-sys.path.insert(0, str(Path(__file__).parent))  # for provoke.py, in every import mode of pytest
 INSTALLED = toolchain.home().parent  # found before any test changes KGEN_CACHE
 
 

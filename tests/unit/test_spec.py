@@ -285,6 +285,10 @@ def test_a_name_may_be_a_yaml_1_1_boolean(plan_of):
             "use `extends`",
         ),
         (
+            {"a: {dtype": "a: &x {dtype", "b: {dtype": "b: &x {dtype"},
+            "v6.yaml:4:6: gemm.a: anchors and aliases are not used in specs; use `extends`",
+        ),
+        (
             {"stages: 3": "stages: *nowhere"},
             "v6.yaml:12:11: found undefined alias 'nowhere'",
         ),
@@ -305,6 +309,10 @@ def test_a_name_may_be_a_yaml_1_1_boolean(plan_of):
         (
             {"stages: 3": "stages: !!bool maybe"},
             "v6.yaml:12:11: schedule.stages: cannot be read as a value of YAML type bool",
+        ),
+        (
+            {"stages: 3": "stages: !!int"},
+            "v6.yaml:12:11: schedule.stages: cannot be read as a value of YAML type int",
         ),
         (
             {"stages: 3": "stages: " + "9" * 5000},

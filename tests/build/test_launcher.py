@@ -1,0 +1,202 @@
+"""The C launcher without a GPU: the statuses of the Python launcher, and a header for C and C++.
+
+The libraries are built once and kept in the user's cache. Addresses here are no device memory, so a
+launch that passes every check ends at the driver and never runs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kgen.build.compile import build_shared_library
+from kgen.paths import data_folder
+from kgen.plan import KernelPlan, lower
+from kgen.render import render
+from kgen.run import Arguments, SharedLibrary, status_of
+from kgen.spec import load_spec, parse_spec
+
+SPECS = sorted(p for p in data_folder("specs").rglob("*.yaml") if ".sweep" not in p.suffixes)
+
+# Both operands transposed, so that the other extents are held against the leading dimensions.
+TRANSPOSED = """\
+name: transposed
+target: sm_90a
+gemm:
+  a: {dtype: bf16, major: m}
+  b: {dtype: bf16, major: n}
+  d: {dtype: bf16}
+  accumulator: f32
+schedule:
+  kind: wgmma_ws
+  tile: {m: 64, n: 64, k: 64}
+  consumers: 1
+"""
+
+GOOD = Arguments(0x10000, 0x20000, 0x30000, 64, 64, 64, 64, 64, 64)
+LIMIT = 2**31 - 1
+TABLE = [
+    {},
+    {"m": -1}, {"n": -1}, {"k": -1}, {"m": LIMIT}, {"n": 2**40}, {"k": -(2**63)}, {"k": 2**63 - 1},
+    {"m": LIMIT - 512, "n": LIMIT - 512, "lda": 2**33, "ldb": 2**33},
+    {"a": 0}, {"a": 2}, {"a": 0x10008}, {"b": 0}, {"b": 0x20001}, {"d": 0}, {"d": 0x30001},
+    {"lda": 63}, {"lda": 65}, {"lda": 68}, {"lda": 2**39}, {"lda": 2**62}, {"lda": -64},
+    {"ldb": 63}, {"ldb": 65}, {"ldb": 2**39}, {"ldd": 63}, {"ldd": -1},
+    {"m": 0, "a": 0, "b": 0, "d": 0}, {"n": 0, "d": 1, "lda": 3}, {"m": 0, "k": -1},
+    {"k": 0, "d": 0}, {"k": 0, "d": 0x30001}, {"k": 0, "a": 3, "b": 0, "ldd": 1},
+    {"m": 1, "ldd": 0, "d": 0x30001}, {"m": 1, "lda": 65}, {"m": 12, "lda": 12},
+    {"n": 1, "ldb": 3}, {"n": 12, "ldb": 12}, {"k": 1, "lda": 5, "ldb": 5},
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """One built library and the plan that it comes from."""
+
+    plan: KernelPlan
+    library: SharedLibrary
+
+    def name(self, status: int) -> str:
+        return next(s.name for s in self.plan.statuses if s.value == status)
+
+
+def _plans() -> list[KernelPlan]:
+    return [*(lower(load_spec(s)) for s in SPECS), lower(parse_spec(TRANSPOSED))]
+
+
+NAMES = [*(s.stem for s in SPECS), "transposed"]
+
+
+@pytest.fixture(scope="module")
+def launchers() -> dict[str, Launcher]:
+    """Every library, compiled side by side; module scope comes before a test sets its own cache."""
+
+    def make(plan: KernelPlan) -> Launcher:
+        source = render(plan).source
+        path = build_shared_library(source, name=plan.name, target=plan.target)
+        return Launcher(plan, SharedLibrary(plan.name, path))
+
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(NAMES, pool.map(make, _plans()), strict=True))
+
+
+@pytest.fixture(params=NAMES)
+def launcher(request, launchers) -> Launcher:
+    return launchers[request.param]
+
+
+def agree(launcher: Launcher, x: Arguments) -> None:
+    """Both launchers refuse for the same reason; what Python lets through ends at the driver."""
+    expected = status_of(launcher.plan, x)
+    got = launcher.name(launcher.library.launch(x))
+    if expected == "ok" and not x.is_empty:
+        assert got in ("cuda_error", "d_not_on_device"), x
+    else:
+        assert got == expected, x
+
+
+def test_bad_arguments_have_the_status_that_python_gives_them(launcher):
+    for change in TABLE:
+        agree(launcher, replace(GOOD, **change))
+
+
+def test_the_table_reaches_every_status_that_needs_no_device(launchers):
+    for launcher in launchers.values():
+        names = [s.name for s in launcher.plan.statuses]
+        seen = {launcher.name(launcher.library.launch(replace(GOOD, **c))) for c in TABLE}
+        assert set(names[: names.index("d_not_on_device")]) <= seen
+
+
+POINTERS = st.sampled_from([0, 1, 2, 8, 16, 0x1000, 0x1001, 0x1002, 0x1008, 0x1010])
+EXTENTS = st.one_of(
+    st.sampled_from([0, 1, 7, 8, 63, 64, 65, 128, 2**31 - 1, 2**31 - 513, -1, 2**32, 2**62]),
+    st.integers(-(2**63), 2**63 - 1),
+)
+STRIDES = st.one_of(
+    st.sampled_from([0, 1, 8, 63, 64, 65, 72, 128, 2**31, 2**39 - 8, 2**39, -8]),
+    st.integers(-(2**63), 2**63 - 1),
+)
+ARGUMENTS = st.builds(
+    Arguments, POINTERS, POINTERS, POINTERS, EXTENTS, EXTENTS, EXTENTS, STRIDES, STRIDES, STRIDES
+)
+
+
+@settings(
+    max_examples=250,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(x=ARGUMENTS)
+def test_any_arguments_have_the_status_that_python_gives_them(launchers, x):
+    for launcher in launchers.values():
+        agree(launcher, x)
+
+
+def test_status_strings_are_the_texts_of_the_plan(launcher):
+    for status in launcher.plan.statuses:
+        assert launcher.library.status_string(status.value) == status.text
+    for value in (-1, len(launcher.plan.statuses), 2**31 - 1):
+        assert launcher.library.status_string(value) == "not a status of this kernel"
+
+
+def test_no_workspace_is_needed(launcher):
+    assert launcher.library.workspace_bytes(8192, 8192, 8192) == 0
+
+
+def test_a_failed_cuda_call_leaves_its_code(launcher):
+    status = launcher.name(launcher.library.launch(GOOD))
+    if status == "cuda_error":
+        assert launcher.library.last_error() != 0
+
+
+# --- the header -----------------------------------------------------------------------------------
+
+STRICT = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
+
+
+@pytest.mark.parametrize(
+    ("compiler", "language", "standard"),
+    [("gcc", "c", "c99"), ("gcc", "c", "c17"), ("g++", "c++", "c++11"), ("g++", "c++", "c++20")],
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_header_is_strict_c_and_cpp(tmp_path, compiler, language, standard, name):
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler} on PATH")
+    rendered = render(_plans()[NAMES.index(name)])
+    kernel = rendered.name
+    (tmp_path / f"{kernel}.h").write_text(rendered.header)
+    user = tmp_path / "user.c"
+    user.write_text(
+        f'#include "{kernel}.h"\n#include "{kernel}.h"\n'
+        f"int use(const void* a, const void* b, void* d);\n"
+        f"int use(const void* a, const void* b, void* d) {{\n"
+        f"    int status = {kernel}_init();\n"
+        f"    if (status != {kernel}_ok) return {kernel}_last_error();\n"
+        f"    if ({kernel}_workspace_bytes(1, 2, 3) != 0) return {kernel}_cuda_error;\n"
+        f"    status = {kernel}_launch(a, b, d, 1, 2, 3, 8, 8, 8, 0, 0);\n"
+        f"    return {kernel}_status_string(status)[0];\n}}\n"
+    )
+    command = [compiler, "-x", language, f"-std={standard}", *STRICT, "-fsyntax-only", user.name]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+def test_the_library_exports_the_interface(launcher):
+    if shutil.which("nm") is None:
+        pytest.skip("no nm on PATH")
+    path = Path(launcher.library._library._name)
+    done = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True)
+    names = {line.split()[-1] for line in done.stdout.splitlines()}
+    kernel = launcher.plan.name
+    interface = {"init", "workspace_bytes", "last_error", "status_string", "launch"}
+    assert {f"{kernel}_{name}" for name in interface} <= names
