@@ -108,8 +108,8 @@ def _range_limit(samples: _Samples, numerics: Numerics) -> Cause:
     if np.all(near & far) and peak >= form.exact_integer:
         return Cause(
             f"the {form.name} accumulator has reached {peak:g}; above {form.exact_integer} it "
-            "rounds every increment, and small ones vanish (declared limit): a right kernel gives the "
-            f"same, {samples.got[0]:.9g}; {exact}. {mend}",
+            "rounds every increment, and small ones vanish (declared limit): a right kernel gives "
+            f"the same, {samples.got[0]:.9g}; {exact}. {mend}",
             LOST_INCREMENTS,
         )
     right = round_trip(samples.want, numerics.output)
