@@ -177,6 +177,7 @@ def test_measurements_keep_every_reading_and_its_clocks() -> None:
     assert [r.order for r in result.readings if r.contestant == "ours"] == [0, 1, 0] * 2
     for window in (30, 100):
         assert len(result.times("ours", window)) == 3
+        assert result.times("cublas", window)[0] == pytest.approx(1000 / COOL_MHZ, rel=0.05)
         assert result.ratio("cublas", window).median == pytest.approx(1000 / 950, rel=1e-6)
     assert result.notes == () and not result.undecided
 

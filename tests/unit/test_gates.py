@@ -280,6 +280,21 @@ def test_overflow_is_named(accumulator: str, output: str, limit: str) -> None:
         assert float(to_float32(got, output)[0, 0]) == 131072
 
 
+def test_rounded_increments_are_named_only_for_a_right_accumulator() -> None:
+    """Steps of 17 are rounded above 2048 and 136 of 4352 is lost; any other loss has no such
+    excuse.
+    """
+    operands = inputs.constant(4, 8, 4096, F16_F16, 1.0, 17 / 16)
+    got = simulated_kernel(operands.a, operands.b, F16_F16)
+    assert float(got[0, 0]) == 4216
+    report = check(got, operands, F16_F16)
+    assert report.declared_limit == causes.LOST_INCREMENTS
+    assert "a right kernel gives the same, 4216; the exact result is 4352" in report.cause
+    got[...] = 4216 - 64
+    report = check(got, operands, F16_F16)
+    assert not report.passed and report.declared_limit == ""
+
+
 def test_a_limit_does_not_excuse_a_broken_kernel() -> None:
     """Zeros where the accumulator would have overflowed are not explained by the overflow."""
     operands = inputs.constant(4, 8, 2048, F16_F16, 8.0, 8.0)
@@ -293,7 +308,13 @@ def test_a_limit_does_not_excuse_a_broken_kernel() -> None:
 
 def test_guard_sees_each_kind_of_stray_write() -> None:
     """Before the matrix, behind it, and in the padding between rows; writes inside are allowed."""
-    for step, text in ((-1, "-1 elements"), (5 * 24 - 1, "row 4, column 23"), (20, "column 20")):
+    strays = (
+        (-1, "-1 elements"),
+        (20, "row 0, column 20"),
+        (5 * 24 - 1, "row 4, column 23"),
+        (5 * 24 + 2000, "2120 elements"),
+    )
+    for step, text in strays:
         placed = place_output(5, 20, 24, "bf16", offset=8)
         placed.view[...] = 0x3F80
         assert guard_gate(placed).passed
