@@ -17,6 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kgen.build.compile import build_shared_library
+from kgen.build.process import scrubbed_env
+from kgen.build.toolchain import locate
 from kgen.paths import data_folder
 from kgen.plan import KernelPlan, lower
 from kgen.render import render
@@ -200,3 +202,25 @@ def test_the_library_exports_the_interface(launcher):
     kernel = launcher.plan.name
     interface = {"init", "workspace_bytes", "last_error", "status_string", "launch"}
     assert {f"{kernel}_{name}" for name in interface} <= names
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_source_takes_its_statuses_from_its_own_header(name: str, tmp_path: Path) -> None:
+    """In one translation unit the compiler sees that .h and .cu agree."""
+    rendered = render(_plans()[NAMES.index(name)])
+    (tmp_path / f"{rendered.name}.h").write_text(rendered.header)
+    both = f"{rendered.header}\n{rendered.source}"
+    assert build_shared_library(both, name=rendered.name, target="sm_90a").is_file()
+
+
+@pytest.mark.parametrize("arch", ["-arch=sm_90a", "-arch=sm_90", "-arch=sm_80"])
+def test_other_targets_compile_and_trap(arch: str, tmp_path: Path) -> None:
+    """Row C1: a build without the needed target fails when it runs; it never returns zeros."""
+    toolchain = locate()
+    source = tmp_path / "v6.cu"
+    source.write_text(render(_plans()[NAMES.index("v6")]).source)
+    flags = ["-c", "-std=c++17", arch, "-diag-suppress=177", "-o", str(tmp_path / "v6.o")]
+    command = [str(toolchain.nvcc), *flags, str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, env=scrubbed_env(), check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "wgmma" not in done.stderr

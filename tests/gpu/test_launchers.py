@@ -134,6 +134,28 @@ def test_first_call_of_a_process_may_be_captured(loaded: Loaded) -> None:
     assert done.stdout == "replayed\n", done.stderr
 
 
+def test_d_may_be_allocated_inside_the_capture(loaded: Loaded) -> None:
+    """Memory that the captured graph itself allocates has no attributes yet."""
+    import cupy
+
+    a, b, d = loaded.integers(300, 200), loaded.integers(264, 200), loaded.output(300, 264)
+    runtime, stream = cupy.cuda.runtime, cupy.cuda.Stream(non_blocking=True)
+    loaded.torch.cuda.synchronize()
+    size = 300 * 264 * 2
+    with stream:
+        stream.begin_capture()
+        temporary = runtime.mallocAsync(size, stream.ptr)
+        x = Arguments(**{**vars(loaded.arguments(a, b, d)), "d": temporary})
+        status = loaded.library.launch(x, stream.ptr)
+        runtime.memcpyAsync(d.data_ptr(), temporary, size, 3, stream.ptr)
+        runtime.freeAsync(temporary, stream.ptr)
+        graph = stream.end_capture()
+    assert loaded.library.status_string(status) == "success"
+    graph.launch(stream)
+    stream.synchronize()
+    assert loaded.torch.equal(d.double(), a.double() @ b.double().t())
+
+
 def test_any_stream(loaded: Loaded) -> None:
     """The launch is ordered on the stream that it is given, not on the default one."""
     torch = loaded.torch

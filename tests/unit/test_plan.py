@@ -94,9 +94,9 @@ def test_mn_major_operands_are_loaded_in_boxes_of_one_swizzle_row(plan_of):
     plan = plan_of({**A_M, **B_N})
     assert loads(plan.producer.a_loads) == [
         (0, 0, 0, 0),
+        (1, 0, 64, 0),
         (2, 0, 128, 0),
         (3, 0, 192, 0),
-        (1, 0, 64, 0),
     ]
     assert loads(plan.producer.b_loads) == [
         (None, 0, 0, 0),

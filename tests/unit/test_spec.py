@@ -89,7 +89,8 @@ def test_a_key_one_level_too_deep_is_told_where_it_belongs(refusal):
         (
             {"stages: 3": "stages: 3\n  3: 3"},
             "v6.yaml:13:3: schedule.3: unknown key, known here: kind, tile, stages, consumers, "
-            "producer, registers, release, a_order, swizzle_bytes, smem_limit, raster, l2, epilogue",
+            "producer, registers, release, a_order, swizzle_bytes, smem_limit, raster, l2, "
+            "epilogue",
         ),
     ],
 )
