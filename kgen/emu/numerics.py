@@ -223,14 +223,18 @@ def accumulate(
             s32 wraps; s32.satfinite clamps once, after the sum.
     """
     product = np.matmul(a.astype(np.float64), b.astype(np.float64).T)
+    return round_sum(d, product, kind)
+
+
+def round_sum(d: np.ndarray | None, product: np.ndarray, kind: Accumulator) -> np.ndarray:
+    """The second half of `accumulate`: adds float64 products to d and rounds once. Elementwise, any layout."""
     if kind in ("f32", "f16"):
-        if d is not None:
-            product += d
+        total = product if d is None else product + d
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            return product.astype(np.float16 if kind == "f16" else np.float32).astype(np.float32)
-    total = product.astype(np.int64)
+            return total.astype(np.float16 if kind == "f16" else np.float32).astype(np.float32)
+    whole = product.astype(np.int64)
     if d is not None:
-        total += d
+        whole = whole + d
     if kind == "s32.satfinite":
-        total = np.clip(total, -(1 << 31), (1 << 31) - 1)
-    return total.astype(np.int32)
+        whole = np.clip(whole, -(1 << 31), (1 << 31) - 1)
+    return whole.astype(np.int32)

@@ -1,0 +1,314 @@
+"""Barriers, fences, setmaxnreg, and what the end of a warp means to them.
+
+Source  PTX ISA 9.7.13 (bar, barrier.cluster, fence, membar), 9.7.20 (setmaxnreg); facts/hopper.md sections 3, 8, 9
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .machine import Cluster, Fragment, Wait
+from .order import HAPPENED, Knowledge
+from .program import BLOCKED, Handler, Outcome, Program, Unmodelled, handles, require
+from .ptx import Imm, Instruction
+from .registers import SHARED_WINDOW, WARP_LANES
+from .semantics import bits_of
+from .shared_access import OFFSET_BITS, OFFSET_MASK, check_cta_exit
+from .sync import NamedBarrier
+
+if TYPE_CHECKING:
+    from .grid import Grid
+    from .machine import Warp
+
+
+# ---------------------------------------------------------------- named barriers
+
+
+@dataclass
+class BarrierWait(Wait):
+    barrier: NamedBarrier
+
+    def describe(self) -> str:
+        return f"waits at {self.barrier.describe()}"
+
+
+@handles("bar", "barrier")
+def named_barrier(program: Program, instruction: Instruction, pc: int) -> Handler:
+    """bar[.cta].sync / .arrive a [, threads]"""
+    if instruction.has("warp"):
+        return _warp_barrier(program, instruction, pc)
+    require(instruction, "cta", "sync", "arrive", "aligned")
+    number = program.registers.scalar(instruction.operands[0])
+    has_count = len(instruction.operands) > 1
+    count = program.registers.scalar(instruction.operands[1]) if has_count else None
+    waits = instruction.has("sync")
+    whole_warps = program.aligned[pc]
+
+    def arrive(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+        cta = warp.cta
+        identifier = number(warp, fragment)
+        threads = count(warp, fragment) if count is not None else WARP_LANES * len(cta.warps)
+        if not 0 <= identifier <= 15 or threads % WARP_LANES or threads <= 0:
+            text = f"barrier {identifier} with {threads} threads: needs 0..15 and a multiple of {WARP_LANES}"
+            warp.grid.finding("operand", text, warp, pc)
+            return None
+        barrier = cta.barriers.setdefault(identifier, NamedBarrier(identifier))
+        if barrier.threads and barrier.threads != threads:
+            text = f"{threads} threads given, the warps already at barrier {identifier} gave {barrier.threads}"
+            warp.grid.finding("barrier-count", text, warp, pc)
+        barrier.threads = threads
+        barrier.arrived += WARP_LANES if whole_warps else int(np.count_nonzero(active))
+        barrier.warps.append(warp.number)
+        _gather_named(barrier, warp)
+        if waits:
+            barrier.waiters.append((warp, fragment))
+            warp.grid.park(warp, fragment, BarrierWait(barrier))
+        complete_named(warp.grid, barrier, threads)
+        return BLOCKED if waits else None
+
+    return arrive
+
+
+def _gather_named(barrier: NamedBarrier, warp: Warp) -> None:
+    published = warp.order.release()
+    if barrier.gathered is None:
+        barrier.gathered = published
+    else:
+        barrier.gathered.join(published)
+
+
+def complete_named(grid: Grid, barrier: NamedBarrier, needed: int) -> None:
+    """Lets the waiting warps go on, behind the instruction, if all have arrived."""
+    if barrier.arrived < needed or barrier.gathered is None:
+        return
+    if barrier.arrived > needed:
+        text = f"{barrier.arrived} threads arrived at barrier {barrier.number} for {needed}"
+        grid.finding("barrier-count", text)
+    waiters, gathered = barrier.waiters, barrier.gathered
+    barrier.reset()
+    for warp, fragment in waiters:
+        if warp.wgmma.open:
+            grid.check_open_products(warp)
+        warp.order.acquire(gathered)
+        fragment.pc += 1
+    grid.wake(waiters)
+
+
+def _warp_barrier(program: Program, instruction: Instruction, pc: int) -> Handler:
+    """bar.warp.sync members: orders the lanes of a warp, which run in step anyway."""
+    from .control_ops import check_members
+
+    require(instruction, "warp", "sync")
+    return check_members(program, instruction, instruction.operands[0], pc)
+
+
+# ---------------------------------------------------------------- the cluster barrier
+
+
+@dataclass
+class ClusterWait(Wait):
+    cluster: Cluster
+
+    def describe(self) -> str:
+        barrier = self.cluster.barrier
+        total = sum(WARP_LANES * len(cta.warps) for cta in self.cluster.ctas)
+        return f"waits at the cluster barrier, generation {barrier.generation}: {barrier.arrived} of {total} threads"
+
+
+@handles("barrier.cluster.arrive")
+def cluster_arrive(program: Program, instruction: Instruction, pc: int) -> Handler:
+    require(instruction, "cluster", "arrive", "release", "relaxed", "aligned")
+    relaxed = instruction.has("relaxed")
+    whole_warps = instruction.has("aligned")
+
+    def arrive(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+        barrier = warp.cta.cluster.barrier
+        published = warp.order.release_relaxed() if relaxed else warp.order.release()
+        if barrier.arrived_in.get(warp.index) == barrier.generation and whole_warps:
+            warp.grid.finding("barrier-count", "arrives twice in one generation of the cluster barrier", warp, pc)
+        barrier.arrived_in[warp.index] = barrier.generation
+        barrier.arrived += WARP_LANES if whole_warps else int(np.count_nonzero(active))
+        if barrier.gathered is None:
+            barrier.gathered = published
+        else:
+            barrier.gathered.join(published)
+        complete_cluster(warp.grid, warp.cta.cluster)
+        return None
+
+    return arrive
+
+
+def complete_cluster(grid: Grid, cluster: Cluster) -> None:
+    """Ends the generation when every thread has arrived or ended."""
+    barrier = cluster.barrier
+    warps = [warp for cta in cluster.ctas for warp in cta.warps]
+    ended = sum(
+        WARP_LANES
+        for warp in warps
+        if not warp.fragments and barrier.arrived_in.get(warp.index) != barrier.generation
+    )
+    if barrier.gathered is None or barrier.arrived + ended < WARP_LANES * len(warps):
+        return
+    barrier.published, barrier.gathered = barrier.gathered, None
+    barrier.arrived = 0
+    barrier.generation += 1
+    grid.wake(barrier.waiters)
+
+
+@handles("barrier.cluster.wait")
+def cluster_wait(program: Program, instruction: Instruction, pc: int) -> Handler:
+    require(instruction, "cluster", "wait", "acquire", "aligned")
+
+    def wait(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+        cluster = warp.cta.cluster
+        barrier = cluster.barrier
+        generation = barrier.arrived_in.get(warp.index)
+        if generation is None:
+            warp.grid.finding("operand", "waits at the cluster barrier without having arrived", warp, pc)
+            return None
+        if barrier.generation > generation:
+            if barrier.published is not None:
+                warp.order.acquire(barrier.published)
+            return None
+        barrier.waiters.append((warp, fragment))
+        return warp.grid.park(warp, fragment, ClusterWait(cluster))
+
+    return wait
+
+
+# ---------------------------------------------------------------- fences
+
+
+@handles("fence", "membar")
+def fence(program: Program, instruction: Instruction, pc: int) -> Handler:
+    scopes = ("cta", "cluster", "gpu", "sys", "gl")
+    if instruction.has("mbarrier_init"):
+        require(instruction, "mbarrier_init", "release", "cluster")
+        return publish_inits
+    if instruction.has("proxy"):
+        require(instruction, "proxy", "async", "global", "shared::cta", "shared::{cta", "shared::cluster")
+        return (lambda warp, fragment, active: None) if instruction.has("global") else proxy_fence
+    require(instruction, "acq_rel", "sc", "acquire", "release", *scopes)
+
+    def order(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+        warp.order.fence()
+        return None
+
+    return order
+
+
+def publish_inits(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+    """fence.mbarrier_init: initialisations before this point are visible to the async proxy."""
+    clock = warp.order.knows.clock[HAPPENED]
+    for barrier in warp.cta.mbarriers.values():
+        if clock[barrier.initialised_by] >= barrier.initialised_at:
+            barrier.fenced = True
+    return None
+
+
+def proxy_fence(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+    """fence.proxy.async over shared memory."""
+    publish_inits(warp, fragment, active)
+    warp.order.proxy_fence()
+    return None
+
+
+# ---------------------------------------------------------------- registers and addresses
+
+
+@dataclass
+class RegisterWait(Wait):
+    warp: Warp
+    wanted: int
+
+    def describe(self) -> str:
+        free = self.warp.cta.pool.free
+        need = (self.wanted - self.warp.registers) * WARP_LANES
+        return f"waits for {need} registers to grow to {self.wanted} per thread: {free} are free"
+
+
+@handles("setmaxnreg")
+def set_registers(program: Program, instruction: Instruction, pc: int) -> Handler:
+    require(instruction, "inc", "dec", "sync", "aligned", "u32")
+    operand = instruction.operands[0]
+    if not isinstance(operand, Imm):
+        raise Unmodelled(f"{instruction.opcode} with a register operand")
+    wanted = operand.value
+    grows = instruction.has("inc")
+
+    def change(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+        if wanted % 8 or not 24 <= wanted <= 256:
+            warp.grid.finding("operand", f"{wanted} is not a multiple of 8 in 24..256", warp, pc)
+        if grows and wanted < warp.registers or not grows and wanted > warp.registers:
+            text = f"{instruction.opcode} {wanted}, but the warp has {warp.registers} registers per thread"
+            warp.grid.finding("registers", text, warp, pc)
+        pool = warp.cta.pool
+        need = (wanted - warp.registers) * WARP_LANES
+        if need > pool.free:
+            pool.waiters.append((warp, fragment))
+            return warp.grid.park(warp, fragment, RegisterWait(warp, wanted))
+        pool.free -= need
+        warp.registers = wanted
+        if need < 0:
+            warp.grid.wake(pool.waiters)
+        return None
+
+    return change
+
+
+@handles("mapa")
+def map_address(program: Program, instruction: Instruction, pc: int) -> Handler:
+    """The address of the same offset in another CTA of the cluster."""
+    require(instruction, "shared::cluster", "u32", "u64")
+    registers = program.registers
+    bits = bits_of(instruction.type)
+    address = registers.row(instruction.operands[1], bits)
+    rank = registers.row(instruction.operands[2], 32)
+    setter = registers.setter(instruction.operands[0])
+    window = 0 if instruction.has("shared::cluster") else SHARED_WINDOW
+
+    def translate(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+        offset = address(warp, fragment).astype(np.int64) & OFFSET_MASK
+        setter(warp, fragment, active, offset + (rank(warp, fragment).astype(np.int64) << OFFSET_BITS) + window)
+        return None
+
+    return translate
+
+
+@handles("getctarank")
+def cta_rank(program: Program, instruction: Instruction, pc: int) -> Handler:
+    require(instruction, "shared::cluster", "u32", "u64")
+    address = program.registers.row(instruction.operands[1], bits_of(instruction.type))
+    setter = program.registers.setter(instruction.operands[0])
+
+    def rank(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+        setter(warp, fragment, active, (address(warp, fragment).astype(np.int64) >> OFFSET_BITS) & 15)
+        return None
+
+    return rank
+
+
+# ---------------------------------------------------------------- the end of a warp
+
+
+def warp_ended(grid: Grid, warp: Warp) -> None:
+    """Barriers count the threads that are left; copies in flight must have read their source."""
+    for operation in [o for group in warp.store_groups for o in group] + warp.store_open:
+        if not warp.order.knows.completed >> operation.number & 1:
+            text = f"ends without waiting for {operation.describe()} to read shared memory"
+            grid.finding("exit-in-flight", text, warp, operation.pc)
+    cta = warp.cta
+    if cta.exit_knowledge is None:
+        cta.exit_knowledge = Knowledge.nothing(grid.warp_count)
+    cta.exit_knowledge.join(warp.order.knows)
+    if not cta.live_warps:
+        check_cta_exit(warp)
+    everyone = WARP_LANES * len(cta.warps)
+    for barrier in cta.barriers.values():
+        if barrier.threads == everyone and barrier.arrived and barrier.arrived == WARP_LANES * cta.live_warps:
+            grid.finding("exited-warps", f"barrier {barrier.number} completes because warps have ended", warp)
+            complete_named(grid, barrier, barrier.arrived)
+    complete_cluster(grid, cta.cluster)
