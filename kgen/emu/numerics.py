@@ -227,7 +227,7 @@ def accumulate(
 
 
 def round_sum(d: np.ndarray | None, product: np.ndarray, kind: Accumulator) -> np.ndarray:
-    """The second half of `accumulate`: adds float64 products to d and rounds once. Elementwise, any layout."""
+    """The second half of `accumulate`: float64 products + d, rounded once. Elementwise."""
     if kind in ("f32", "f16"):
         total = product if d is None else product + d
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
