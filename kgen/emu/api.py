@@ -25,7 +25,9 @@ def load_program(ptx: str, kernel: str = "") -> Program:
         raise EmulatorError(f"kernel: the module has {', '.join(module.kernels)}: name one")
     name = kernel or next(iter(module.kernels))
     if name not in module.kernels:
-        raise EmulatorError(f"kernel: no .entry {name!r} in this module, only {', '.join(module.kernels)}")
+        raise EmulatorError(
+            f"kernel: no .entry {name!r} in this module, only {', '.join(module.kernels)}"
+        )
     return Program(module.kernels[name])
 
 
@@ -35,13 +37,17 @@ def check_launch(program: Program, launch: Launch) -> None:
     kernel = program.kernel
     where = f"launch of {launch.kernel}"
     if kernel.reqntid and kernel.reqntid != launch.block:
-        raise EmulatorError(f"{where}: block: {launch.block}, but the kernel requires {kernel.reqntid}")
+        raise EmulatorError(
+            f"{where}: block: {launch.block}, but the kernel requires {kernel.reqntid}"
+        )
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     limit = kernel.maxntid[0] * kernel.maxntid[1] * kernel.maxntid[2] if kernel.maxntid else 1024
     if threads > limit:
         raise EmulatorError(f"{where}: block: {threads} threads, but the kernel allows {limit}")
     if kernel.cluster and kernel.cluster != launch.cluster:
-        raise EmulatorError(f"{where}: cluster: {launch.cluster}, but the kernel requires {kernel.cluster}")
+        raise EmulatorError(
+            f"{where}: cluster: {launch.cluster}, but the kernel requires {kernel.cluster}"
+        )
 
 
 def starve_roles(program: Program, launch: Launch, visited: list[set[int]]) -> tuple[str, ...]:
@@ -53,7 +59,9 @@ def starve_roles(program: Program, launch: Launch, visited: list[set[int]]) -> t
     return tuple(f"starve:{number}" for number in victims)
 
 
-def expand(schedules: Iterable[str], program: Program, launch: Launch, max_steps: int) -> tuple[str, ...]:
+def expand(
+    schedules: Iterable[str], program: Program, launch: Launch, max_steps: int
+) -> tuple[str, ...]:
     """`starve` stands for one warp of each role, `all` for every schedule with every warp starved."""
     names: list[str] = []
     threads = launch.block[0] * launch.block[1] * launch.block[2]

@@ -43,11 +43,12 @@ def combine(operation: str, dtype: str, old: np.ndarray, new: np.ndarray) -> np.
 
 def is_modelled(operation: str, dtype: str) -> bool:
     """Whether `combine` knows this pair."""
-    probe = np.zeros(1, {"f16": np.uint16, "bf16": np.uint16}.get(dtype, np.uint64 if "64" in dtype else np.uint32))
+    probe = np.zeros(
+        1,
+        {"f16": np.uint16, "bf16": np.uint16}.get(dtype, np.uint64 if "64" in dtype else np.uint32),
+    )
     try:
         combine(operation, dtype, probe, probe)
     except (ValueError, KeyError, TypeError, AttributeError):
         return False
     return True
-
-

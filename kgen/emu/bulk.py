@@ -69,7 +69,10 @@ def load(program: Program, instruction: Instruction, pc: int) -> Handler:
             "L2::cache_hint")  # fmt: skip
     registers = program.registers
     dst, src = (registers.address(operand) for operand in instruction.operands[:2])
-    size, bar = registers.scalar(instruction.operands[2]), registers.address(instruction.operands[3])
+    size, bar = (
+        registers.scalar(instruction.operands[2]),
+        registers.address(instruction.operands[3]),
+    )
 
     def issue(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         def one() -> None:
@@ -96,7 +99,12 @@ def _load(warp: Warp, pc: int, dst: int, src: int, size: int, bar: int) -> None:
     if fault is not None:
         grid.finding(fault.kind, f"reads {fault.text}", warp, pc)
     barrier = mbarrier_ops.find(warp, bar, pc)
-    if place is None or allocation is None or barrier is None or not _aligned(warp, pc, dst, src, size):
+    if (
+        place is None
+        or allocation is None
+        or barrier is None
+        or not _aligned(warp, pc, dst, src, size)
+    ):
         return
     cta, offset = place
     footprint = Footprint(offset, offset + size)
@@ -142,7 +150,9 @@ def store(program: Program, instruction: Instruction, pc: int) -> Handler:
         if not is_modelled(reduction, dtype):
             raise Unmodelled(f"{instruction.opcode}: {reduction}.{dtype}")
     else:
-        require(instruction, "async", "bulk", "global", "shared::cta", "bulk_group", "L2::cache_hint")
+        require(
+            instruction, "async", "bulk", "global", "shared::cta", "bulk_group", "L2::cache_hint"
+        )
     registers = program.registers
     dst, src = (registers.address(operand) for operand in instruction.operands[:2])
     size = registers.scalar(instruction.operands[2])
@@ -173,7 +183,9 @@ def _store(warp: Warp, pc: int, dst: int, src: int, size: int, reduction: str, d
     cta.shadow.mark_used(footprint)
     start = dst - allocation.base
     granules = np.arange(start, start + size, allocation.granule)
-    global_access.check_write(warp, allocation, granules, allocation.granule, pc, atomic=bool(reduction))
+    global_access.check_write(
+        warp, allocation, granules, allocation.granule, pc, atomic=bool(reduction)
+    )
 
     def stored(operation: AsyncOp) -> None:
         data = cta.shared[footprint.lo : footprint.hi]
@@ -187,7 +199,9 @@ def _store(warp: Warp, pc: int, dst: int, src: int, size: int, reduction: str, d
     grid.add_write_number(operation)
     operation.reads = [(cta, footprint)]
     cta.shadow.add_live(operation)
-    global_access.record_write(warp, allocation, granules, allocation.granule, operation, atomic=bool(reduction))
+    global_access.record_write(
+        warp, allocation, granules, allocation.granule, operation, atomic=bool(reduction)
+    )
     warp.store_open.append(operation)
     warp.order.tick()
     grid.submit(operation)

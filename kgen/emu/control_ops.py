@@ -25,7 +25,11 @@ FULL_MASK = 0xFFFFFFFF
 
 def lane_bits(active: np.ndarray) -> int:
     """The lanes of a mask as a 32-bit integer."""
-    return int(np.bitwise_or.reduce(np.where(active, np.uint32(1) << _LANES.astype(np.uint32), np.uint32(0))))
+    return int(
+        np.bitwise_or.reduce(
+            np.where(active, np.uint32(1) << _LANES.astype(np.uint32), np.uint32(0))
+        )
+    )
 
 
 def check_members(program: Program, instruction: Instruction, members: Operand, pc: int) -> Handler:
@@ -137,7 +141,9 @@ def elect(program: Program, instruction: Instruction, pc: int) -> Handler:
     """d|p: p is true in one lane, the lowest; d is its number."""
     destination = instruction.operands[0]
     assert isinstance(destination, Pair)
-    leader, predicate = (program.registers.setter(o) for o in (destination.first, destination.second))
+    leader, predicate = (
+        program.registers.setter(o) for o in (destination.first, destination.second)
+    )
     check = check_members(program, instruction, instruction.operands[1], pc)
 
     def choose(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
@@ -156,7 +162,11 @@ def shuffle(program: Program, instruction: Instruction, pc: int) -> Handler:
     mode = instruction.parts[2]
     require(instruction, "sync", "idx", "up", "down", "bfly", "b32")
     destination, source, amount, clamp, members = instruction.operands
-    first, second = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, SINK)
+    first, second = (
+        (destination.first, destination.second)
+        if isinstance(destination, Pair)
+        else (destination, SINK)
+    )
     registers = program.registers
     value, lane_b, lane_c = (registers.row(operand) for operand in (source, amount, clamp))
     setter, in_range = registers.setter(first), registers.setter(second)
@@ -209,7 +219,11 @@ def vote(program: Program, instruction: Instruction, pc: int) -> Handler:
             ballot[active] = chosen
             setter(warp, fragment, active, lane_bits(ballot))
         else:
-            answer = {"all": chosen.all(), "any": chosen.any(), "uni": chosen.all() or not chosen.any()}[mode]
+            answer = {
+                "all": chosen.all(),
+                "any": chosen.any(),
+                "uni": chosen.all() or not chosen.any(),
+            }[mode]
             setter(warp, fragment, active, int(answer))
         return None
 
@@ -269,7 +283,15 @@ def reduce(program: Program, instruction: Instruction, pc: int) -> Handler:
     return combine
 
 
-@handles("prefetch", "prefetchu", "cp.async.bulk.prefetch", "applypriority", "griddepcontrol", "pmevent", "discard")
+@handles(
+    "prefetch",
+    "prefetchu",
+    "cp.async.bulk.prefetch",
+    "applypriority",
+    "griddepcontrol",
+    "pmevent",
+    "discard",
+)
 def no_effect(program: Program, instruction: Instruction, pc: int) -> Handler:
     """Hints. griddepcontrol: the emulated grid has no predecessor that is still running."""
     return lambda warp, fragment, active: None

@@ -33,8 +33,18 @@ _SPECIAL = re.compile(
     r"|dynamic_smem_size|total_smem_size|aggr_smem_size|envreg\d+|pm\d+)"
 )
 
-_PERFORMANCE = {".reqntid", ".maxntid", ".reqnctapercluster", ".maxnctapersm", ".minnctapersm", ".maxnreg",
-                ".explicitcluster", ".maxclusterrank", ".noreturn", ".blocksareclusters"}
+_PERFORMANCE = {
+    ".reqntid",
+    ".maxntid",
+    ".reqnctapercluster",
+    ".maxnctapersm",
+    ".minnctapersm",
+    ".maxnreg",
+    ".explicitcluster",
+    ".maxclusterrank",
+    ".noreturn",
+    ".blocksareclusters",
+}
 
 
 def _is_number(token: str) -> bool:
@@ -113,7 +123,9 @@ class EntryParser:
         line = self.tokens.line
         name = self.tokens.next()
         if name not in _PERFORMANCE:
-            raise EmulatorError(f"PTX line {line}: unexpected {name!r} before the body of {self.kernel.name}")
+            raise EmulatorError(
+                f"PTX line {line}: unexpected {name!r} before the body of {self.kernel.name}"
+            )
         values: list[int] = []
         while _is_number(self.tokens.peek()) or self.tokens.peek() == ",":
             token = self.tokens.next()

@@ -34,7 +34,9 @@ def check_end(grid: Grid) -> None:
             unread += int(cta.shadow.unread.sum()) * 2
             for barrier in cta.mbarriers.values():
                 if barrier.tx:
-                    grid.finding("mbarrier-bytes", f"{barrier} ends with {barrier.tx} bytes pending")
+                    grid.finding(
+                        "mbarrier-bytes", f"{barrier} ends with {barrier.tx} bytes pending"
+                    )
                 elif barrier.pending != barrier.expected and barrier.expected:
                     text = f"the kernel ends in the middle of a phase of an mbarrier: {barrier.state()}"
                     grid.finding("mbarrier-unfinished", text, other=f"+{barrier.offset}")

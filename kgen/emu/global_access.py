@@ -24,7 +24,11 @@ def _distinct(allocation: Allocation, granules: np.ndarray) -> list[tuple[int, i
     )
     if writers.size == 0:
         return []
-    if (writers == writers[0]).all() and (stamps == stamps[0]).all() and (atomics == atomics[0]).all():
+    if (
+        (writers == writers[0]).all()
+        and (stamps == stamps[0]).all()
+        and (atomics == atomics[0]).all()
+    ):
         return [(int(writers[0]), int(stamps[0]), bool(atomics[0]))]
     both = (writers.astype(np.int64) << 33) | (stamps.astype(np.int64) << 1) | atomics
     return [(int(v) >> 33, int(v) >> 1 & 0xFFFFFFFF, bool(v & 1)) for v in np.unique(both)]
@@ -47,13 +51,22 @@ def check_read(warp: Warp, allocation: Allocation, offsets: np.ndarray, size: in
         elif writer != warp.index and knows.clock[VISIBLE, writer] < stamp:
             other = grid.warps[writer].name
             ordered = knows.clock[HAPPENED, writer] >= stamp
-            why = "ordered, but no release and acquire makes it visible" if ordered else "with no order between them"
+            why = (
+                "ordered, but no release and acquire makes it visible"
+                if ordered
+                else "with no order between them"
+            )
             text = f"reads {name} where {other} wrote: {why}"
             grid.finding("not-visible" if ordered else "race", text, warp, pc, name, other)
 
 
 def check_write(
-    warp: Warp, allocation: Allocation, offsets: np.ndarray, size: int, pc: int, atomic: bool = False
+    warp: Warp,
+    allocation: Allocation,
+    offsets: np.ndarray,
+    size: int,
+    pc: int,
+    atomic: bool = False,
 ) -> None:
     """The launch's rules, and earlier writes of the same bytes, which must be ordered before this one."""
     grid, knows, name = warp.grid, warp.order.knows, allocation.array.name
@@ -84,7 +97,9 @@ def record_write(
 ) -> None:
     """Remembers who wrote; an asynchronous operation writes under its write number."""
     granules = granules_of(allocation, offsets, size)
-    allocation.writer[granules] = warp.index if operation is None else writer_of(operation.write_number)
+    allocation.writer[granules] = (
+        warp.index if operation is None else writer_of(operation.write_number)
+    )
     allocation.stamp[granules] = warp.order.now if operation is None else 0
     allocation.atomic[granules] = atomic
     allocation.stored[granules] = True

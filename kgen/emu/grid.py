@@ -33,7 +33,14 @@ class Stop(Exception):
 class Grid:
     """The machine during one run."""
 
-    def __init__(self, program: Program, launch: Launch, schedule: str, max_steps: int, timeline: bool = False) -> None:
+    def __init__(
+        self,
+        program: Program,
+        launch: Launch,
+        schedule: str,
+        max_steps: int,
+        timeline: bool = False,
+    ) -> None:
         self.program = program
         self.launch = launch
         self.schedule = schedule_named(schedule)
@@ -55,7 +62,9 @@ class Grid:
         self.steps = 0  # warp-instructions
         self.version = 0  # changes whenever something happens that a poll could notice
         self.hits = [0] * len(program.code)
-        self.sync_memory: dict[int, Knowledge] = {}  # global address -> what releases to it published
+        self.sync_memory: dict[
+            int, Knowledge
+        ] = {}  # global address -> what releases to it published
         self.warps: list[Warp] = []
         self.clusters: list[Cluster] = []
         self._build()
@@ -73,7 +82,11 @@ class Grid:
         registers = launch.registers or launch_cap(threads)
         clusters: dict[tuple[int, ...], Cluster] = {}
         for number in range(ctas):
-            position = (number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1]))
+            position = (
+                number % grid[0],
+                number // grid[0] % grid[1],
+                number // (grid[0] * grid[1]),
+            )
             corner = tuple(p // c for p, c in zip(position, cluster))
             inner = tuple(p % c for p, c in zip(position, cluster))
             home = clusters.setdefault(corner, Cluster(size))
@@ -119,7 +132,13 @@ class Grid:
         seconds = time.perf_counter() - started
         coverage = self._coverage()
         return RunReport(
-            self.schedule.name, list(self.findings), outputs, coverage, self.steps, seconds, self.timeline.events
+            self.schedule.name,
+            list(self.findings),
+            outputs,
+            coverage,
+            self.steps,
+            seconds,
+            self.timeline.events,
         )
 
     def _loop(self) -> None:
@@ -205,7 +224,13 @@ class Grid:
                 if run.wgmma_touched:
                     wgmma.touch(self, warp, pc, run.wgmma_touched, run.wgmma_written)
                 run.execute(
-                    warp, fragment.uniform, warp.rows32, warp.rows64, warp.rowsp, warp.matrix32, fragment.mask
+                    warp,
+                    fragment.uniform,
+                    warp.rows32,
+                    warp.rows64,
+                    warp.rowsp,
+                    warp.matrix32,
+                    fragment.mask,
                 )
                 self.steps += run.end - pc
                 pc = fragment.pc = run.end
@@ -218,7 +243,13 @@ class Grid:
                     self._partial(warp, fragment, pc)
                 if program.wgmma_touch[pc]:
                     touched = program.wgmma_touch[pc]
-                    wgmma.touch(self, warp, pc, touched, touched.intersection(program.flow.effects[pc].writes))
+                    wgmma.touch(
+                        self,
+                        warp,
+                        pc,
+                        touched,
+                        touched.intersection(program.flow.effects[pc].writes),
+                    )
                 self.steps += 1
                 outcome = handler(warp, fragment, fragment.mask)
                 if outcome is None:
@@ -244,7 +275,12 @@ class Grid:
             self.finding("partial-warp", text, warp, pc)
 
     def _unmodelled(self, warp: Warp, pc: int) -> None:
-        self.finding("unmodelled", f"{self.program.unmodelled[pc]} is not modelled; the run stops here", warp, pc)
+        self.finding(
+            "unmodelled",
+            f"{self.program.unmodelled[pc]} is not modelled; the run stops here",
+            warp,
+            pc,
+        )
         raise Stop
 
     def end_fragment(self, warp: Warp, fragment: Fragment) -> None:
@@ -341,10 +377,18 @@ class Grid:
 
     def clock(self, name: str) -> int:
         """%clock and its kin count warp-instructions of the whole grid."""
-        return self.steps & (0xFFFFFFFFFFFFFFFF if "64" in name or name == "%globaltimer" else 0xFFFFFFFF)
+        return self.steps & (
+            0xFFFFFFFFFFFFFFFF if "64" in name or name == "%globaltimer" else 0xFFFFFFFF
+        )
 
     def finding(
-        self, kind: str, text: str, warp: Warp | None = None, pc: int = -1, where: str = "", other: str = ""
+        self,
+        kind: str,
+        text: str,
+        warp: Warp | None = None,
+        pc: int = -1,
+        where: str = "",
+        other: str = "",
     ) -> None:
         line = ptx = ""
         if pc >= 0:
@@ -356,7 +400,9 @@ class Grid:
             Finding(kind, KINDS[kind], text, line, ptx, name, where, other, self.schedule.name)
         )
 
-    def check_access(self, warp: Warp, cta: Cta, footprint: Footprint, pc: int, write: bool, by_async: bool) -> None:
+    def check_access(
+        self, warp: Warp, cta: Cta, footprint: Footprint, pc: int, write: bool, by_async: bool
+    ) -> None:
         """Reports every conflict of one access to shared memory."""
         shadow = cta.shadow
         conflicts = shadow.write_conflicts if write else shadow.read_conflicts
@@ -372,7 +418,8 @@ class Grid:
                 coverage.executed.update(range(pc, end))
         coverage.exempt = program.trap_only()
         coverage.places = {
-            pc: f"{program.place(pc)} {program.code[pc].opcode}" for pc in set(range(len(program.code))) - coverage.executed
+            pc: f"{program.place(pc)} {program.code[pc].opcode}"
+            for pc in set(range(len(program.code))) - coverage.executed
         }
         for cta in (cta for cluster in self.clusters for cta in cluster.ctas):
             for offset, barrier in cta.mbarriers.items():

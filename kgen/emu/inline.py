@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import re
 
-_SIGN_FREE = {"add": "add", "sub": "subtract", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}
+_SIGN_FREE = {
+    "add": "add",
+    "sub": "subtract",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+}
 _SIGN = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
 _COMPARE = {
     "eq": ("==", "equal"),
@@ -61,7 +67,11 @@ def scalar(opcode: str, args: list[str]) -> str | None:
     if root in ("mul", "mad") and options in (("lo",), ("wide",)):
         return _scalar_multiply(root, options[0], args, bits, signed)
     if root == "shl":
-        return f"({args[0]}<<{args[1]})&{mask}" if _below(args[1], bits) else f"({args[0]}<<min({args[1]},64))&{mask}"
+        return (
+            f"({args[0]}<<{args[1]})&{mask}"
+            if _below(args[1], bits)
+            else f"({args[0]}<<min({args[1]},64))&{mask}"
+        )
     if root == "shr":
         if not signed:
             return f"{args[0]}>>{args[1]}"
@@ -107,7 +117,9 @@ def _scalar_multiply(root: str, form: str, args: list[str], bits: int, signed: b
     return f"({a}*{b}{'+' + args[2] if root == 'mad' else ''})&{mask}"
 
 
-def _scalar_compare(options: tuple[str, ...], args: list[str], bits: int, signed: bool) -> str | None:
+def _scalar_compare(
+    options: tuple[str, ...], args: list[str], bits: int, signed: bool
+) -> str | None:
     if options[0] not in _COMPARE:
         return None
     symbol = _COMPARE[options[0]][0]
@@ -125,10 +137,19 @@ def vector(opcode: str, args: list[str], is_row: list[bool], out: str, where: st
     """A statement that writes the row `out`; `where` is "" or ",where=<mask>"."""
     root, options, kind = _split(opcode)
     if kind == "pred":
-        table = {"and": "logical_and", "or": "logical_or", "xor": "logical_xor", "not": "logical_not"}
+        table = {
+            "and": "logical_and",
+            "or": "logical_or",
+            "xor": "logical_xor",
+            "not": "logical_not",
+        }
         if root == "mov":
             return f"copyto({out},{args[0]}{where})"
-        return f"{table[root]}({','.join(args)},out={out}{where})" if root in table and not options else None
+        return (
+            f"{table[root]}({','.join(args)},out={out}{where})"
+            if root in table and not options
+            else None
+        )
     if root == "mov" and not options:
         return f"copyto({out},{args[0]}{where},casting='unsafe')"
     if root == "cvt" and len(options) == 1:
@@ -146,7 +167,11 @@ def vector(opcode: str, args: list[str], is_row: list[bool], out: str, where: st
     if root == "mul" and options == ("lo",):
         return f"multiply({args[0]},{args[1]},out={out}{where})"
     if root == "mad" and options == ("lo",):
-        return f"add({args[0]}*{args[1]},{args[2]},out={out}{where})" if is_row[0] or is_row[1] else None
+        return (
+            f"add({args[0]}*{args[1]},{args[2]},out={out}{where})"
+            if is_row[0] or is_row[1]
+            else None
+        )
     if root == "not":
         return f"invert({args[0]},out={out}{where})"
     if root in ("shl", "shr") and is_row[0] and _below(args[1], bits):
@@ -158,7 +183,9 @@ def vector(opcode: str, args: list[str], is_row: list[bool], out: str, where: st
     return None
 
 
-def _vector_convert(target: str, source: str, arg: str, is_row: bool, out: str, where: str) -> str | None:
+def _vector_convert(
+    target: str, source: str, arg: str, is_row: bool, out: str, where: str
+) -> str | None:
     if not (is_row and _INTEGER.fullmatch(target) and _INTEGER.fullmatch(source)):
         return None
     to_bits, from_bits = int(target[1:]), int(source[1:])
@@ -172,5 +199,7 @@ def _vector_compare(
 ) -> str:
     function = _COMPARE[name][1]
     if signed and name not in ("eq", "ne"):
-        args = [f"{a}.view(i{bits // 8})" if row else _signed(a, bits) for a, row in zip(args, is_row)]
+        args = [
+            f"{a}.view(i{bits // 8})" if row else _signed(a, bits) for a, row in zip(args, is_row)
+        ]
     return f"{function}({args[0]},{args[1]},out={out}{where})"

@@ -32,7 +32,11 @@ def multiply_high(a: Row, b: Row) -> Row:
     if bits < 64:
         return (_wider(a) * _wider(b) >> bits).astype(a.dtype)
     product = a.astype(object) * b.astype(object)
-    return np.array([int(v) >> 64 for v in np.ravel(product)], object).astype(a.dtype).reshape(np.shape(product))
+    return (
+        np.array([int(v) >> 64 for v in np.ravel(product)], object)
+        .astype(a.dtype)
+        .reshape(np.shape(product))
+    )
 
 
 def divide(a: Row, b: Row) -> Row:
@@ -126,7 +130,9 @@ def _per_value(function: Callable[[int, int], int]) -> Callable[[Row], Row]:
 
     def run(a: Row) -> Row:
         bits = _bits(a)
-        result = np.frompyfunc(lambda v: function(int(v), bits), 1, 1)(_unsigned(np.ascontiguousarray(a)))
+        result = np.frompyfunc(lambda v: function(int(v), bits), 1, 1)(
+            _unsigned(np.ascontiguousarray(a))
+        )
         return np.asarray(result, object).astype(np.uint64)
 
     return run
@@ -145,7 +151,9 @@ def permute(a: Row, b: Row, selector: Row) -> Row:
     result = np.zeros(np.broadcast_shapes(a.shape, b.shape, selector.shape), np.uint32)
     for index in range(4):
         choice = (selector >> np.uint32(4 * index)) & np.uint32(15)
-        byte = (both >> ((choice & np.uint32(7)) * np.uint32(8)).astype(np.uint64)) & np.uint64(0xFF)
+        byte = (both >> ((choice & np.uint32(7)) * np.uint32(8)).astype(np.uint64)) & np.uint64(
+            0xFF
+        )
         sign = np.where(byte & np.uint64(0x80), np.uint64(0xFF), np.uint64(0))
         byte = np.where(choice & np.uint32(8), sign, byte).astype(np.uint32)
         result |= byte << np.uint32(8 * index)

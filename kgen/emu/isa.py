@@ -65,7 +65,9 @@ def effects(instruction: Instruction) -> Effects:
     return Effects(tuple(writes), tuple(reads))
 
 
-def varying_results(instruction: Instruction, varying: set[str], lane_constant: set[str]) -> tuple[str, ...]:
+def varying_results(
+    instruction: Instruction, varying: set[str], lane_constant: set[str]
+) -> tuple[str, ...]:
     """The written registers that may differ between lanes, given the registers known to vary.
 
     lane_constant holds registers that are defined once, by a constant: a shuffle from such a lane is uniform.

@@ -67,7 +67,11 @@ class Lowering:
     """Decides what is ALU work, and compiles it."""
 
     def __init__(
-        self, kernel: Kernel, flow: ControlFlow, registers: RegisterFile, wgmma_registers: frozenset[str]
+        self,
+        kernel: Kernel,
+        flow: ControlFlow,
+        registers: RegisterFile,
+        wgmma_registers: frozenset[str],
     ) -> None:
         self.code = kernel.code
         self.flow = flow
@@ -105,7 +109,9 @@ class Lowering:
         exec(compile(source, f"<ptx {pc}:{end}>", "exec"), self.namespace, scope)
         facts = self.flow.effects[pc:end]
         written = self.wgmma_registers.intersection(name for f in facts for name in f.writes)
-        touched = written | self.wgmma_registers.intersection(name for f in facts for name in f.reads)
+        touched = written | self.wgmma_registers.intersection(
+            name for f in facts for name in f.reads
+        )
         return Run(scope["run"], pc, end, touched, written)  # type: ignore[arg-type]
 
     def _constant_name(self, value: object) -> str:
@@ -167,7 +173,12 @@ class Lowering:
         return self._assign(instruction, destination, sources, found, masked)
 
     def _assign(
-        self, instruction: Instruction, destination: Reg, sources: list[Operand], found: Operation, masked: bool
+        self,
+        instruction: Instruction,
+        destination: Reg,
+        sources: list[Operand],
+        found: Operation,
+        masked: bool,
     ) -> list[str] | None:
         texts: list[str] = []
         for source, kind in zip(sources, found.sources):
@@ -216,9 +227,14 @@ class Lowering:
 
     # ------------------------------------------------------------ forms of their own
 
-    def _derived(self, instruction: Instruction, opcode: str, operands: tuple[Operand, ...], masked: bool) -> list[str] | None:
+    def _derived(
+        self, instruction: Instruction, opcode: str, operands: tuple[Operand, ...], masked: bool
+    ) -> list[str] | None:
         return self._lower(
-            Instruction(opcode, operands, instruction.guard, instruction.guard_negated, instruction.line), masked
+            Instruction(
+                opcode, operands, instruction.guard, instruction.guard_negated, instruction.line
+            ),
+            masked,
         )
 
     def _cvta(self, instruction: Instruction, masked: bool) -> list[str] | None:
@@ -233,9 +249,15 @@ class Lowering:
     def _setp_pair(self, instruction: Instruction, masked: bool) -> list[str] | None:
         """setp p|q: q is the comparison negated, before the boolean operator."""
         pair = instruction.operands[0]
-        if not isinstance(pair, Pair) or instruction.guard is not None or len(instruction.operands) != 3:
+        if (
+            not isinstance(pair, Pair)
+            or instruction.guard is not None
+            or len(instruction.operands) != 3
+        ):
             return None
-        first = self._derived(instruction, instruction.opcode, (pair.first, *instruction.operands[1:]), masked)
+        first = self._derived(
+            instruction, instruction.opcode, (pair.first, *instruction.operands[1:]), masked
+        )
         second = self._derived(instruction, "not.pred", (pair.second, pair.first), masked)
         return None if first is None or second is None else first + second
 
@@ -256,7 +278,14 @@ class Lowering:
         return lines
 
     def _shifted(
-        self, instruction: Instruction, item: Operand, source: Operand, shift: int, width: int, part: int, masked: bool
+        self,
+        instruction: Instruction,
+        item: Operand,
+        source: Operand,
+        shift: int,
+        width: int,
+        part: int,
+        masked: bool,
     ) -> list[str] | None:
         if not isinstance(item, Reg) or width not in (32, 64):
             return None
@@ -269,7 +298,10 @@ class Lowering:
         kind = f"b{width}"
         return self._assign(
             Instruction("mov.unpack", (item, source), instruction.guard, instruction.guard_negated),
-            item, [source], Operation(f"b{part}", (kind,), extract), masked,
+            item,
+            [source],
+            Operation(f"b{part}", (kind,), extract),
+            masked,
         )
 
     def _pack(self, instruction: Instruction, masked: bool) -> list[str] | None:

@@ -72,6 +72,7 @@ class Warp:
         self.store_groups: list[list[AsyncOp]] = []
         self.wgmma = grid.new_wgmma_state()
         self.seen_phase: dict[tuple[int, int], int] = {}  # (CTA, mbarrier) -> phase observed last
+        self.timed_out: set[int] = set()  # try_waits whose time limit has passed once
         self.polled: tuple[int, int, object] = (-1, -1, None)  # pc, version, value of the last poll
         self.specials = self._specials()
 
@@ -100,7 +101,8 @@ class Warp:
             "%cluster_nctarank": cta.cluster.size,
             "%is_explicit_cluster": int(cta.cluster.size > 1),
             "%dynamic_smem_size": launch.dynamic_shared_bytes,
-            "%total_smem_size": launch.dynamic_shared_bytes + self.grid.program.registers.static_bytes,
+            "%total_smem_size": launch.dynamic_shared_bytes
+            + self.grid.program.registers.static_bytes,
         }
         every = np.uint32(0xFFFFFFFF)
         values["%lanemask_ge"] = every ^ np.asarray(values["%lanemask_lt"])
@@ -128,14 +130,18 @@ class Warp:
 class Cta:
     """A CTA: shared memory with its shadow, barriers, and the register pool of its SM."""
 
-    def __init__(self, grid: Grid, cluster: Cluster, number: int, position: tuple[int, int, int], rank: int) -> None:
+    def __init__(
+        self, grid: Grid, cluster: Cluster, number: int, position: tuple[int, int, int], rank: int
+    ) -> None:
         launch = grid.launch
         self.cluster = cluster
         self.number = number
         self.position = position
         self.rank = rank
         self.threads = launch.block[0] * launch.block[1] * launch.block[2]
-        self.shared_window = rank << 24  # a shared::cluster address: rank, then the offset in that CTA
+        self.shared_window = (
+            rank << 24
+        )  # a shared::cluster address: rank, then the offset in that CTA
         self.shared_end = SHARED_BASE + grid.shared_bytes
         size = -(-self.shared_end // 16) * 16
         self.shared = np.full(size, 0xFF, np.uint8)
@@ -145,11 +151,15 @@ class Cta:
         self.mbarriers: dict[int, Mbarrier] = {}
         self.barriers: dict[int, NamedBarrier] = {}
         self.pool = RegisterPool()
-        self.wgmma_calls: dict[tuple[int, int], WgmmaCall] = {}  # (warpgroup, sequence) -> being issued
+        self.wgmma_calls: dict[
+            tuple[int, int], WgmmaCall
+        ] = {}  # (warpgroup, sequence) -> being issued
         self.wgmma_waiters: list[tuple[Warp, Fragment]] = []
         self.tiles = TileCache()
         self.warps: list[Warp] = []
-        self.remote_steps: dict[int, int] = {}  # warp of another CTA -> its last step that reached in here
+        self.remote_steps: dict[
+            int, int
+        ] = {}  # warp of another CTA -> its last step that reached in here
         self.remote_operations: list[int] = []  # numbers of other CTAs' operations that write here
         self.exit_knowledge: Knowledge | None = None  # of the warps that have ended
 

@@ -53,7 +53,19 @@ def _footprint(offsets: np.ndarray) -> Footprint:
 
 @handles("stmatrix")
 def store_matrix(program: Program, instruction: Instruction, pc: int) -> Handler:
-    require(instruction, "sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "shared::cta", "b16")
+    require(
+        instruction,
+        "sync",
+        "aligned",
+        "m8n8",
+        "x1",
+        "x2",
+        "x4",
+        "trans",
+        "shared",
+        "shared::cta",
+        "b16",
+    )
     count = _matrices(instruction)
     layout = matrix_access(count, instruction.has("trans"))
     addresses = program.registers.addresses(instruction.operands[0])
@@ -69,7 +81,9 @@ def store_matrix(program: Program, instruction: Instruction, pc: int) -> Handler
         check_mbarriers(warp, cta, footprint.lo, footprint.hi, pc)
         warp.grid.check_access(warp, cta, footprint, pc, write=True, by_async=False)
         words = np.stack([row(warp, fragment) for row in rows])
-        halves = np.moveaxis(np.ascontiguousarray(words).view(np.uint16).reshape(count, WARP_LANES, 2), 2, 1)
+        halves = np.moveaxis(
+            np.ascontiguousarray(words).view(np.uint16).reshape(count, WARP_LANES, 2), 2, 1
+        )
         places = np.zeros(WARP_LANES, np.int64)
         places[: 8 * count] = offsets
         cta.shared16[layout.addresses(places) // 2] = halves
@@ -82,7 +96,19 @@ def store_matrix(program: Program, instruction: Instruction, pc: int) -> Handler
 
 @handles("ldmatrix")
 def load_matrix(program: Program, instruction: Instruction, pc: int) -> Handler:
-    require(instruction, "sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "shared::cta", "b16")
+    require(
+        instruction,
+        "sync",
+        "aligned",
+        "m8n8",
+        "x1",
+        "x2",
+        "x4",
+        "trans",
+        "shared",
+        "shared::cta",
+        "b16",
+    )
     count = _matrices(instruction)
     layout = matrix_access(count, instruction.has("trans"))
     addresses = program.registers.addresses(instruction.operands[1])
@@ -135,7 +161,9 @@ _BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1
 def _elements(words: np.ndarray, size: int) -> np.ndarray:
     """uint32 (registers, lanes) -> (registers, elements, lanes)"""
     registers, lanes = words.shape
-    return np.moveaxis(np.ascontiguousarray(words).view(f"u{size}").reshape(registers, lanes, 4 // size), 2, 1)
+    return np.moveaxis(
+        np.ascontiguousarray(words).view(f"u{size}").reshape(registers, lanes, 4 // size), 2, 1
+    )
 
 
 @handles("mma.sync")
@@ -143,7 +171,12 @@ def multiply(program: Program, instruction: Instruction, pc: int) -> Handler:
     """mma.sync.aligned.m16n8kK.row.col.dtype.atype.btype.ctype d, a, b, c"""
     words = [p for p in instruction.parts[2:] if p not in ("aligned", "row", "col", "satfinite")]
     shape = re.fullmatch(r"m16n8k(\d+)", words[0])
-    if shape is None or len(words) != 5 or words[1] not in ("f32", "f16", "s32") or words[1] != words[4]:
+    if (
+        shape is None
+        or len(words) != 5
+        or words[1] not in ("f32", "f16", "s32")
+        or words[1] != words[4]
+    ):
         raise Unmodelled(f"{instruction.opcode}: its form")
     dtype, atype, btype, k = words[1], words[2], words[3], int(shape.group(1))
     if atype not in _BYTES or btype not in _BYTES or _BYTES[atype] != _BYTES[btype]:
@@ -159,19 +192,27 @@ def multiply(program: Program, instruction: Instruction, pc: int) -> Handler:
     d, a, b, c = instruction.operands
     setters = [registers.setter(item) for item in vector_items(d)]
     a_rows, b_rows, c_rows = rows(a), rows(b), rows(c)
-    if (len(a_rows), len(b_rows), len(c_rows)) != (a_map.registers, b_map.registers, c_map.registers):
+    if (len(a_rows), len(b_rows), len(c_rows)) != (
+        a_map.registers,
+        b_map.registers,
+        c_map.registers,
+    ):
         raise Unmodelled(f"{instruction.opcode}: register counts")
 
     def run(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         def matrix(getters: list, layout, width: int) -> np.ndarray:
-            return layout.scatter(_elements(np.stack([get(warp, fragment) for get in getters]), width))
+            return layout.scatter(
+                _elements(np.stack([get(warp, fragment) for get in getters]), width)
+            )
 
         left = decode_tile(matrix(a_rows, a_map, size), atype)
         right = decode_tile(matrix(b_rows, b_map, size), btype)
         width = 2 if dtype == "f16" else 4
         old = matrix(c_rows, c_map, width)
         values = {"f16": np.float16, "f32": np.float32, "s32": np.int32}[dtype]
-        total = accumulate(old.view(values).astype(np.int32 if dtype == "s32" else np.float32), left, right.T, kind)
+        total = accumulate(
+            old.view(values).astype(np.int32 if dtype == "s32" else np.float32), left, right.T, kind
+        )
         bits = np.ascontiguousarray(total.astype(values)).view(f"u{width}")
         parts = np.moveaxis(c_map.gather(bits), 1, 2)
         for setter, word in zip(setters, np.ascontiguousarray(parts).view(np.uint32)[..., 0]):

@@ -83,10 +83,14 @@ def complete(warp: Warp, barrier: Mbarrier) -> None:
 def change_tx(warp: Warp, barrier: Mbarrier, amount: int, pc: int) -> None:
     barrier.tx += amount
     if abs(barrier.tx) > MAX_TX:
-        warp.grid.finding("mbarrier-bytes", f"tx-count {barrier.tx} of {barrier} is out of range", warp, pc)
+        warp.grid.finding(
+            "mbarrier-bytes", f"tx-count {barrier.tx} of {barrier} is out of range", warp, pc
+        )
 
 
-def arrive(warp: Warp, barrier: Mbarrier, count: int, tx: int, pc: int, published: Knowledge) -> None:
+def arrive(
+    warp: Warp, barrier: Mbarrier, count: int, tx: int, pc: int, published: Knowledge
+) -> None:
     """`count` arrivals that expect `tx` more bytes, and publish what the warp has done."""
     barrier.gathered.join(published)
     if tx:
@@ -114,7 +118,9 @@ def initialise(program: Program, instruction: Instruction, pc: int) -> Handler:
         if offset % 8:
             warp.grid.finding("alignment", f"mbarrier at +{offset}, not a multiple of 8", warp, pc)
         if not 1 <= expected <= MAX_COUNT:
-            warp.grid.finding("operand", f"arrival count {expected} is not in 1..{MAX_COUNT}", warp, pc)
+            warp.grid.finding(
+                "operand", f"arrival count {expected} is not in 1..{MAX_COUNT}", warp, pc
+            )
         if offset in cta.mbarriers:
             text = f"initialises {cta.mbarriers[offset]} again without mbarrier.inval"
             warp.grid.finding("mbarrier-overwritten", text, warp, pc)
@@ -217,7 +223,7 @@ def expect(program: Program, instruction: Instruction, pc: int) -> Handler:
 
 @handles("mbarrier.try_wait", "mbarrier.test_wait")
 def wait(program: Program, instruction: Instruction, pc: int) -> Handler:
-    """try_wait parks; test_wait answers at once, but parks when it keeps asking while nothing changes."""
+    """try_wait parks, after answering "not yet" once; test_wait answers, and parks when it asks again with nothing changed."""
     require(instruction, "try_wait", "test_wait", "parity", *_ORDER, *_SPACES)
     if instruction.has("shared::cluster"):
         raise Unmodelled(f"{instruction.opcode}: a wait on another CTA's mbarrier")
@@ -247,6 +253,12 @@ def wait(program: Program, instruction: Instruction, pc: int) -> Handler:
                 answer(warp, fragment, active, 0)
                 return None
             warp.polled = (-1, -1, None)
+        elif (
+            pc not in warp.timed_out
+        ):  # the first time limit passes, so that the code for it runs too
+            warp.timed_out.add(pc)
+            answer(warp, fragment, active, 0)
+            return None
         barrier.waiters.append((warp, fragment))
         return warp.grid.park(warp, fragment, MbarrierWait(barrier, name, soft=polls))
 

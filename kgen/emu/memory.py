@@ -38,7 +38,9 @@ class Allocation:
                 self.owned[offsets + byte] = True
         self.writer = np.full(granules, NOBODY, np.int32)
         self.stamp = np.zeros(granules, np.int32)
-        self.atomic = np.zeros(granules, bool)  # last written by an atomic: unordered with other atomics
+        self.atomic = np.zeros(
+            granules, bool
+        )  # last written by an atomic: unordered with other atomics
         self.stored = np.zeros(granules, bool)
 
     @property
@@ -84,7 +86,9 @@ class GlobalMemory:
         low, high = int(addresses.min()), int(addresses.max()) + size
         allocation = self.find(low)
         if allocation is None or high > allocation.end:
-            return None, Fault("global-bounds", f"{self.describe(low)} .. {self.describe(high - 1)}")
+            return None, Fault(
+                "global-bounds", f"{self.describe(low)} .. {self.describe(high - 1)}"
+            )
         return allocation, None
 
     def describe(self, address: int) -> str:
@@ -101,7 +105,9 @@ class GlobalMemory:
             return f"{near.base - address} bytes before {near.array.name}"
         return f"address {address:#x}, in no array"
 
-    def write_faults(self, allocation: Allocation, byte_offsets: np.ndarray, size: int) -> Iterator[Fault]:
+    def write_faults(
+        self, allocation: Allocation, byte_offsets: np.ndarray, size: int
+    ) -> Iterator[Fault]:
         """Stores that the launch forbids; offsets are relative to the allocation."""
         name = allocation.array.name
         if allocation.array.role == "in":
@@ -110,7 +116,10 @@ class GlobalMemory:
             outside = ~allocation.owned[byte_offsets]
             if outside.any():
                 first = int(byte_offsets[outside.argmax()])
-                yield Fault("global-padding", f"{int(outside.sum())} stores between the rows of {name}, first at +{first}")
+                yield Fault(
+                    "global-padding",
+                    f"{int(outside.sum())} stores between the rows of {name}, first at +{first}",
+                )
 
 
 def granules_of(allocation: Allocation, byte_offsets: np.ndarray, size: int) -> np.ndarray:

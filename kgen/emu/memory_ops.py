@@ -32,7 +32,19 @@ _HINTS = ("L1::evict_last", "L1::evict_first", "L1::no_allocate", "L1::evict_nor
           "L2::64B", "L2::128B", "L2::256B", "L2::cache_hint", "L2::evict_first", "L2::evict_last", "L2::evict_normal",
           "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt")  # fmt: skip
 _SPACES = ("global", "shared", "shared::cta", "shared::cluster", "generic")
-_SEMANTICS = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys", "mmio")
+_SEMANTICS = (
+    "weak",
+    "volatile",
+    "relaxed",
+    "acquire",
+    "release",
+    "acq_rel",
+    "cta",
+    "cluster",
+    "gpu",
+    "sys",
+    "mmio",
+)
 
 
 @dataclass(frozen=True)
@@ -172,9 +184,13 @@ def write_place(
         place.cta.shadow.forget_origin(footprint)
         return
     unordered = atomic or access.synchronises
-    global_access.check_write(warp, place.allocation, place.offsets, access.bytes, pc, atomic=unordered)
+    global_access.check_write(
+        warp, place.allocation, place.offsets, access.bytes, pc, atomic=unordered
+    )
     _view(place.allocation.data, access.size)[index] = values
-    global_access.record_write(warp, place.allocation, place.offsets, access.bytes, atomic=unordered)
+    global_access.record_write(
+        warp, place.allocation, place.offsets, access.bytes, atomic=unordered
+    )
     warp.grid.version += 1
 
 
@@ -253,20 +269,26 @@ def load(program: Program, instruction: Instruction, pc: int) -> Handler:
             acquire_from(warp, chosen, access)
         values = read_place(warp, place, access, pc)
         put(warp, fragment, active, values)
-        if access.synchronises and _poll(warp, fragment, pc, values, f"address {int(chosen[0]):#x}"):
+        if access.synchronises and _poll(
+            warp, fragment, pc, values, f"address {int(chosen[0]):#x}"
+        ):
             return "blocked"
         return None
 
     return run
 
 
-def _rows(program: Program, operands: tuple, bits: int) -> Callable[[Warp, Fragment, np.ndarray], np.ndarray]:
+def _rows(
+    program: Program, operands: tuple, bits: int
+) -> Callable[[Warp, Fragment, np.ndarray], np.ndarray]:
     """Reads registers of the active lanes as (lanes, elements)."""
     getters = [program.registers.row(operand, max(bits, 32)) for operand in operands]
     dtype = f"u{bits // 8}"
 
     def get(warp: Warp, fragment: Fragment, active: np.ndarray) -> np.ndarray:
-        return np.stack([getter(warp, fragment)[active].astype(dtype) for getter in getters], axis=1)
+        return np.stack(
+            [getter(warp, fragment)[active].astype(dtype) for getter in getters], axis=1
+        )
 
     return get
 
@@ -308,8 +330,14 @@ def atomic(program: Program, instruction: Instruction, pc: int) -> Handler:
     pointer, *sources = instruction.operands[1:] if has_result else instruction.operands
     addresses = program.registers.addresses(pointer)
     vectors = [_rows(program, vector_items(source), 8 * access.size) for source in sources]
-    put = _setters(program, instruction, access.size) if has_result and instruction.operands[0] != SINK else None
-    ordered = Access(access.size, access.count, access.space, access.acquires, access.releases, True)
+    put = (
+        _setters(program, instruction, access.size)
+        if has_result and instruction.operands[0] != SINK
+        else None
+    )
+    ordered = Access(
+        access.size, access.count, access.space, access.acquires, access.releases, True
+    )
 
     def run(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         chosen = addresses(warp, fragment)[active]
@@ -323,7 +351,9 @@ def atomic(program: Program, instruction: Instruction, pc: int) -> Handler:
         release_to(warp, chosen, ordered)
         if put is not None:
             put(warp, fragment, active, old[0])
-            if operation == "cas" and _poll(warp, fragment, pc, old[0], f"address {int(chosen[0]):#x}"):
+            if operation == "cas" and _poll(
+                warp, fragment, pc, old[0], f"address {int(chosen[0]):#x}"
+            ):
                 return "blocked"
         return None
 

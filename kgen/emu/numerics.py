@@ -147,7 +147,8 @@ def encode(
         fast = _encode_rn(x, fmt)
         if fast is not None:
             return fast
-    wide = x.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        wide = x.astype(np.float64)
     nan, negative = np.isnan(wide), np.signbit(wide)
     infinite = np.isinf(wide)
     magnitude = np.where(nan | infinite, 0.0, np.abs(wide))

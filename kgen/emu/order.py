@@ -100,7 +100,9 @@ class OrderTracker:
         self.now = 1  # own step: stamps this warp's accesses
         self.knows.clock[HAPPENED, index] = 1
         self.knows.clock[VISIBLE, index] = 1
-        self.fenced: Knowledge | None = None  # published by later relaxed operations (fence.acq_rel)
+        self.fenced: Knowledge | None = (
+            None  # published by later relaxed operations (fence.acq_rel)
+        )
         self.deferred: Knowledge | None = None  # taken by relaxed operations, visible after a fence
 
     def tick(self) -> None:

@@ -13,7 +13,9 @@ from .entry import EntryParser, variable
 from .ptx import Module, Variable
 from .tokens import Tokens
 
-_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.M)  # nvcc writes these after the kernels that use them
+_FILE = re.compile(
+    r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.M
+)  # nvcc writes these after the kernels that use them
 _LINKAGE = (".visible", ".weak", ".extern", ".common")
 
 

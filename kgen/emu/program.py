@@ -156,7 +156,9 @@ class Program:
         value = self.registers.scalar(guard, 1)
 
         def all_or_none(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
-            return handler(warp, fragment, active) if bool(value(warp, fragment)) != negated else None
+            return (
+                handler(warp, fragment, active) if bool(value(warp, fragment)) != negated else None
+            )
 
         return all_or_none
 
@@ -175,7 +177,11 @@ class Program:
             changed = False
             for block in range(flow.exit):
                 after = flow.successors[block]
-                if block not in doomed and after and all(successor in doomed for successor in after):
+                if (
+                    block not in doomed
+                    and after
+                    and all(successor in doomed for successor in after)
+                ):
                     doomed.add(block)
                     changed = True
         return {pc for block in doomed for pc in range(flow.starts[block], flow.ends[block])}

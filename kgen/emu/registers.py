@@ -124,7 +124,9 @@ class RegisterFile:
         kind, index = slot.kind, slot.index
         if slot.is_uniform:
 
-            def write_uniform(warp: Warp, fragment: Fragment, active: np.ndarray, value: object) -> None:
+            def write_uniform(
+                warp: Warp, fragment: Fragment, active: np.ndarray, value: object
+            ) -> None:
                 if isinstance(value, np.ndarray):
                     value = value[int(active.argmax())]
                 fragment.uniform[index] = int(value)  # type: ignore[call-overload]

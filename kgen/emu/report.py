@@ -126,7 +126,9 @@ class Coverage:
     instructions: int = 0
     executed: set[int] = field(default_factory=set)
     phases: dict[int, int] = field(default_factory=dict)  # mbarrier offset -> most completed phases
-    places: dict[int, str] = field(default_factory=dict)  # instruction -> "gemm.cu:12 ptx:34 opcode"
+    places: dict[int, str] = field(
+        default_factory=dict
+    )  # instruction -> "gemm.cu:12 ptx:34 opcode"
     exempt: set[int] = field(default_factory=set)  # instructions that only lead to a trap
 
     def merge(self, other: Coverage) -> None:
@@ -150,7 +152,9 @@ class Coverage:
         for offset, phases in sorted(self.phases.items()):
             is_ring = offset in rings if rings is not None else phases > 1
             if is_ring and phases < 3:
-                found.append(f"ring mbarrier +{offset}: {phases} phases, 3 are needed to wrap twice")
+                found.append(
+                    f"ring mbarrier +{offset}: {phases} phases, 3 are needed to wrap twice"
+                )
             elif phases == 0:
                 found.append(f"mbarrier +{offset} never completed a phase")
         return found
@@ -177,7 +181,9 @@ class Report:
         """Whether every schedule left the same bits."""
         first = self.runs[0].outputs if self.runs else {}
         return all(
-            np.array_equal(values, run.outputs[name]) for run in self.runs[1:] for name, values in first.items()
+            np.array_equal(values, run.outputs[name])
+            for run in self.runs[1:]
+            for name, values in first.items()
         )
 
     def to_json(self) -> str:
@@ -195,7 +201,11 @@ class Report:
                     "mbarrier_phases": {str(k): v for k, v in sorted(self.coverage.phases.items())},
                 },
                 "runs": [
-                    {"schedule": r.schedule, "warp_instructions": r.warp_instructions, "seconds": round(r.seconds, 4)}
+                    {
+                        "schedule": r.schedule,
+                        "warp_instructions": r.warp_instructions,
+                        "seconds": round(r.seconds, 4),
+                    }
                     for r in self.runs
                 ],
             },

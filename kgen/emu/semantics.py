@@ -137,7 +137,9 @@ def _logic(root: str, kind: str) -> Operation | None:
 
 
 def _half(root: str, options: list[str], kind: str) -> Operation | None:
-    count = {"add": 2, "sub": 2, "mul": 2, "fma": 3, "min": 2, "max": 2, "neg": 1, "abs": 1}.get(root)
+    count = {"add": 2, "sub": 2, "mul": 2, "fma": 3, "min": 2, "max": 2, "neg": 1, "abs": 1}.get(
+        root
+    )
     if count is None or options:
         return None
     packed = kind.endswith("x2")
@@ -263,7 +265,9 @@ def _convert(root: str, modifiers: list[str]) -> Operation | None:
             return _typed(target, (source,), lambda a: a)
         low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
         dtype = f"{'i' if signed else 'u'}{bits // 8}"
-        return _typed(target, (source,), lambda a: np.clip(a.astype(object), low, high).astype(dtype))
+        return _typed(
+            target, (source,), lambda a: np.clip(a.astype(object), low, high).astype(dtype)
+        )
     if to_int:
         mode = rounding or "rzi"
         return _typed(target, (source,), lambda a: numerics.float_to_int(a, bits, signed, mode))
@@ -279,7 +283,9 @@ def _convert(root: str, modifiers: list[str]) -> Operation | None:
 
         def narrow(row: Row) -> Row:
             values = read(row, source)
-            return numerics.encode(values, target, mode, satfinite=satfinite, relu=relu).astype(np.uint32)  # type: ignore[arg-type]
+            return numerics.encode(values, target, mode, satfinite=satfinite, relu=relu).astype(
+                np.uint32
+            )  # type: ignore[arg-type]
 
         return Operation(target, (source,), narrow)
     return None
@@ -304,7 +310,9 @@ def _convert_packed(target: str, source: str, options: set[str]) -> Operation | 
 
     def pack(high: Row, low: Row) -> Row:
         values = read(high, "f32"), read(low, "f32")
-        return alu.cvt_pack(*values, target, rounding, satfinite=satfinite, relu=relu).astype(np.uint32)
+        return alu.cvt_pack(*values, target, rounding, satfinite=satfinite, relu=relu).astype(
+            np.uint32
+        )
 
     return Operation(target, ("f32", "f32"), pack)
 

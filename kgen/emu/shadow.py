@@ -60,8 +60,16 @@ class Footprint:
             return False
         if self.words is None and other.words is None:
             return True
-        mine = self.words if self.words is not None else np.arange(self.lo // WORD, -(-self.hi // WORD))
-        theirs = other.words if other.words is not None else np.arange(other.lo // WORD, -(-other.hi // WORD))
+        mine = (
+            self.words
+            if self.words is not None
+            else np.arange(self.lo // WORD, -(-self.hi // WORD))
+        )
+        theirs = (
+            other.words
+            if other.words is not None
+            else np.arange(other.lo // WORD, -(-other.hi // WORD))
+        )
         return bool(np.isin(mine, theirs, assume_unique=True).any())
 
     def __str__(self) -> str:
@@ -103,16 +111,24 @@ class SharedShadow:
 
     # ------------------------------------------------------------ checks
 
-    def read_conflicts(self, warp: Warp, footprint: Footprint, by_async: bool) -> Iterator[Conflict]:
+    def read_conflicts(
+        self, warp: Warp, footprint: Footprint, by_async: bool
+    ) -> Iterator[Conflict]:
         """Unwritten bytes, writes that are not visible, and generic writes that the async proxy cannot see."""
         index = footprint.index
         for writer, stamp, count in _pairs(self.writer[index], self.stamp[index]):
             if writer == NOBODY:
-                yield Conflict("unwritten-read", f"reads {count * WORD} bytes that nothing wrote", "")
+                yield Conflict(
+                    "unwritten-read", f"reads {count * WORD} bytes that nothing wrote", ""
+                )
             else:
-                yield from self._after_write(warp.order.knows, warp, writer, stamp, by_async, "reads")
+                yield from self._after_write(
+                    warp.order.knows, warp, writer, stamp, by_async, "reads"
+                )
 
-    def write_conflicts(self, warp: Warp, footprint: Footprint, by_async: bool) -> Iterator[Conflict]:
+    def write_conflicts(
+        self, warp: Warp, footprint: Footprint, by_async: bool
+    ) -> Iterator[Conflict]:
         """Earlier writes and reads of the same bytes that are not over."""
         index = footprint.index
         knows = warp.order.knows
@@ -140,20 +156,26 @@ class SharedShadow:
             number = operation_of(writer)
             what = warp.grid.describe_operation(number)
             if not knows.completed >> number & 1:
-                yield Conflict("race", f"{verb} bytes of {what}, whose completion was not waited for", what)
+                yield Conflict(
+                    "race", f"{verb} bytes of {what}, whose completion was not waited for", what
+                )
             elif not knows.data >> number & 1:
                 text = f"{verb} bytes of {what}, which is over but was not acquired"
                 yield Conflict("not-visible", text, what)
             return
         other = warp.grid.warps[writer].name
         if writer != warp.index and knows.clock[HAPPENED, writer] < stamp:
-            yield Conflict("race", f"{verb} bytes written by {other} with no order between them", other)
+            yield Conflict(
+                "race", f"{verb} bytes written by {other} with no order between them", other
+            )
         elif writer != warp.index and knows.clock[VISIBLE, writer] < stamp:
             text = f"{verb} bytes written by {other}: ordered, but no release and acquire makes them visible"
             yield Conflict("not-visible", text, other)
         elif by_async and knows.clock[ASYNC, writer] < stamp:
             text = f"the async proxy {verb} bytes that {other} wrote through the generic proxy"
-            yield Conflict("missing-proxy-fence", f"{text}, with no fence.proxy.async between", other)
+            yield Conflict(
+                "missing-proxy-fence", f"{text}, with no fence.proxy.async between", other
+            )
 
     def _before_overwrite(
         self, knows: Knowledge, warp: Warp, writer: int, stamp: int, by_async: bool
@@ -162,14 +184,20 @@ class SharedShadow:
             number = operation_of(writer)
             if not knows.completed >> number & 1:
                 what = warp.grid.describe_operation(number)
-                yield Conflict("race", f"overwrites bytes of {what}, whose completion was not waited for", what)
+                yield Conflict(
+                    "race", f"overwrites bytes of {what}, whose completion was not waited for", what
+                )
             return
         other = warp.grid.warps[writer].name
         if writer != warp.index and knows.clock[HAPPENED, writer] < stamp:
-            yield Conflict("race", f"overwrites bytes written by {other} with no order between them", other)
+            yield Conflict(
+                "race", f"overwrites bytes written by {other} with no order between them", other
+            )
         elif by_async and knows.clock[ASYNC, writer] < stamp:
             text = f"the async proxy overwrites bytes that {other} wrote through the generic proxy"
-            yield Conflict("missing-proxy-fence", f"{text}, with no fence.proxy.async between", other)
+            yield Conflict(
+                "missing-proxy-fence", f"{text}, with no fence.proxy.async between", other
+            )
 
     # ------------------------------------------------------------ records
 

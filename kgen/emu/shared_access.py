@@ -20,7 +20,9 @@ def resolve(warp: Warp, address: int, pc: int) -> tuple[Cta, int] | None:
     rank, offset = address >> OFFSET_BITS, address & OFFSET_MASK
     ctas = warp.cta.cluster.ctas
     if not 0 <= rank < len(ctas):
-        warp.grid.finding("shared-bounds", f"address {address:#x} names no CTA of the cluster", warp, pc)
+        warp.grid.finding(
+            "shared-bounds", f"address {address:#x} names no CTA of the cluster", warp, pc
+        )
         return None
     cta = ctas[rank]
     if cta is not warp.cta:
@@ -51,8 +53,6 @@ def check_mbarriers(warp: Warp, cta: Cta, lo: int, hi: int, pc: int) -> None:
     for offset, barrier in cta.mbarriers.items():
         if lo < offset + 8 and offset < hi:
             warp.grid.finding("mbarrier-overwritten", f"writes data over {barrier}", warp, pc)
-
-
 
 
 def check_cta_exit(warp: Warp) -> None:

@@ -46,7 +46,9 @@ class Mbarrier:
     pending: int = 0
     tx: int = 0
     phase: int = 0  # number of the phase in progress; its parity is what try_wait.parity names
-    published: list[Knowledge | None] = field(default_factory=lambda: [None, None])  # by parity of the phase
+    published: list[Knowledge | None] = field(
+        default_factory=lambda: [None, None]
+    )  # by parity of the phase
     fenced: bool = False  # the init was made visible to the async proxy
     observers: dict[int, Observation] = field(default_factory=dict)
     waiters: list[Waiter] = field(default_factory=list)
@@ -123,7 +125,9 @@ class ClusterBarrier:
     gathered: Knowledge | None = None
     published: Knowledge | None = None
     waiters: list[Waiter] = field(default_factory=list)
-    arrived_in: dict[int, int] = field(default_factory=dict)  # warp of the grid -> generation it arrived in
+    arrived_in: dict[int, int] = field(
+        default_factory=dict
+    )  # warp of the grid -> generation it arrived in
 
 
 @dataclass(eq=False)

@@ -128,7 +128,9 @@ def cluster_arrive(program: Program, instruction: Instruction, pc: int) -> Handl
         barrier = warp.cta.cluster.barrier
         published = warp.order.release_relaxed() if relaxed else warp.order.release()
         if barrier.arrived_in.get(warp.index) == barrier.generation and whole_warps:
-            warp.grid.finding("barrier-count", "arrives twice in one generation of the cluster barrier", warp, pc)
+            warp.grid.finding(
+                "barrier-count", "arrives twice in one generation of the cluster barrier", warp, pc
+            )
         barrier.arrived_in[warp.index] = barrier.generation
         barrier.arrived += WARP_LANES if whole_warps else int(np.count_nonzero(active))
         if barrier.gathered is None:
@@ -167,7 +169,9 @@ def cluster_wait(program: Program, instruction: Instruction, pc: int) -> Handler
         barrier = cluster.barrier
         generation = barrier.arrived_in.get(warp.index)
         if generation is None:
-            warp.grid.finding("operand", "waits at the cluster barrier without having arrived", warp, pc)
+            warp.grid.finding(
+                "operand", "waits at the cluster barrier without having arrived", warp, pc
+            )
             return None
         if barrier.generation > generation:
             if barrier.published is not None:
@@ -189,7 +193,15 @@ def fence(program: Program, instruction: Instruction, pc: int) -> Handler:
         require(instruction, "mbarrier_init", "release", "cluster")
         return publish_inits
     if instruction.has("proxy"):
-        require(instruction, "proxy", "async", "global", "shared::cta", "shared::{cta", "shared::cluster")
+        require(
+            instruction,
+            "proxy",
+            "async",
+            "global",
+            "shared::cta",
+            "shared::{cta",
+            "shared::cluster",
+        )
         return (lambda warp, fragment, active: None) if instruction.has("global") else proxy_fence
     require(instruction, "acq_rel", "sc", "acquire", "release", *scopes)
 
@@ -272,7 +284,12 @@ def map_address(program: Program, instruction: Instruction, pc: int) -> Handler:
 
     def translate(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         offset = address(warp, fragment).astype(np.int64) & OFFSET_MASK
-        setter(warp, fragment, active, offset + (rank(warp, fragment).astype(np.int64) << OFFSET_BITS) + window)
+        setter(
+            warp,
+            fragment,
+            active,
+            offset + (rank(warp, fragment).astype(np.int64) << OFFSET_BITS) + window,
+        )
         return None
 
     return translate
@@ -285,7 +302,9 @@ def cta_rank(program: Program, instruction: Instruction, pc: int) -> Handler:
     setter = program.registers.setter(instruction.operands[0])
 
     def rank(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
-        setter(warp, fragment, active, (address(warp, fragment).astype(np.int64) >> OFFSET_BITS) & 15)
+        setter(
+            warp, fragment, active, (address(warp, fragment).astype(np.int64) >> OFFSET_BITS) & 15
+        )
         return None
 
     return rank
@@ -308,7 +327,13 @@ def warp_ended(grid: Grid, warp: Warp) -> None:
         check_cta_exit(warp)
     everyone = WARP_LANES * len(cta.warps)
     for barrier in cta.barriers.values():
-        if barrier.threads == everyone and barrier.arrived and barrier.arrived == WARP_LANES * cta.live_warps:
-            grid.finding("exited-warps", f"barrier {barrier.number} completes because warps have ended", warp)
+        if (
+            barrier.threads == everyone
+            and barrier.arrived
+            and barrier.arrived == WARP_LANES * cta.live_warps
+        ):
+            grid.finding(
+                "exited-warps", f"barrier {barrier.number} completes because warps have ended", warp
+            )
             complete_named(grid, barrier, barrier.arrived)
     complete_cluster(grid, cta.cluster)

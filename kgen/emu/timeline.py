@@ -27,15 +27,27 @@ class Timeline:
 
     def resume(self, grid: Grid, warp: Warp, fragment: Fragment) -> None:
         if self.enabled and (begun := self._since.pop(id(fragment), None)):
-            self._event(f"wait: {begun[1]}", begun[0], grid.steps, warp.cta.number, warp.number, fragment.pc, grid)
+            self._event(
+                f"wait: {begun[1]}",
+                begun[0],
+                grid.steps,
+                warp.cta.number,
+                warp.number,
+                fragment.pc,
+                grid,
+            )
 
     def operation(self, grid: Grid, operation: AsyncOp) -> None:
         if self.enabled:
             engine = _ENGINES + (1 if operation.kind == "wgmma" else 0)
             cta = operation.warp.cta.number
-            self._event(operation.kind, operation.issued_at, grid.steps, cta, engine, operation.pc, grid)
+            self._event(
+                operation.kind, operation.issued_at, grid.steps, cta, engine, operation.pc, grid
+            )
 
-    def _event(self, name: str, start: int, end: int, cta: int, thread: int, pc: int, grid: Grid) -> None:
+    def _event(
+        self, name: str, start: int, end: int, cta: int, thread: int, pc: int, grid: Grid
+    ) -> None:
         self.events.append(
             {
                 "name": name,
@@ -54,6 +66,10 @@ def chrome_trace(events: list[dict[str, object]]) -> str:
     names: list[dict[str, object]] = []
     for pid, tid in sorted({(int(str(e["pid"])), int(str(e["tid"]))) for e in events}):
         label = {_ENGINES: "TMA", _ENGINES + 1: "wgmma"}.get(tid, f"warp {tid}")
-        names.append({"name": "thread_name", "ph": "M", "pid": pid, "tid": tid, "args": {"name": label}})
-        names.append({"name": "process_name", "ph": "M", "pid": pid, "args": {"name": f"CTA {pid}"}})
+        names.append(
+            {"name": "thread_name", "ph": "M", "pid": pid, "tid": tid, "args": {"name": label}}
+        )
+        names.append(
+            {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": f"CTA {pid}"}}
+        )
     return json.dumps({"traceEvents": names + events})

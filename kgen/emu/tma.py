@@ -7,7 +7,6 @@ Source  PTX ISA 9.7.9.27 (bulk copies); facts/hopper.md section 6
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,19 @@ from .tensormap import Box, TensorMap
 if TYPE_CHECKING:
     from .machine import Warp
 
-_HINTS = ("L2::cache_hint", "bulk", "async", "tensor", "1d", "2d", "3d", "4d", "5d", "global", "tile")
+_HINTS = (
+    "L2::cache_hint",
+    "bulk",
+    "async",
+    "tensor",
+    "1d",
+    "2d",
+    "3d",
+    "4d",
+    "5d",
+    "global",
+    "tile",
+)
 POISON = 0xFF  # contents of a destination between issue and completion
 
 
@@ -58,11 +69,22 @@ def per_lane(active: np.ndarray, fragment: Fragment, act: Callable[[], None]) ->
 # ---------------------------------------------------------------- loads
 
 
-@handles(*(f"cp.async.bulk.tensor.{rank}d.shared::{space}" for rank in range(1, 6) for space in ("cluster", "cta")))
+@handles(
+    *(
+        f"cp.async.bulk.tensor.{rank}d.shared::{space}"
+        for rank in range(1, 6)
+        for space in ("cluster", "cta")
+    )
+)
 def load(program: Program, instruction: Instruction, pc: int) -> Handler:
     """[dst], [map, {coordinates}], [mbar] {, cta mask} {, cache policy}"""
     require(
-        instruction, *_HINTS, "shared::cluster", "shared::cta", "mbarrier::complete_tx::bytes", "multicast::cluster"
+        instruction,
+        *_HINTS,
+        "shared::cluster",
+        "shared::cta",
+        "mbarrier::complete_tx::bytes",
+        "multicast::cluster",
     )
     registers = program.registers
     destination, source, barrier, *rest = instruction.operands
@@ -75,7 +97,15 @@ def load(program: Program, instruction: Instruction, pc: int) -> Handler:
         def one() -> None:
             corner = [sign32(coord(warp, fragment)) for coord in coords]
             chosen = mask(warp, fragment) & 0xFFFF if mask is not None else None
-            _load(warp, pc, dst(warp, fragment), map_address(warp, fragment), corner, bar(warp, fragment), chosen)
+            _load(
+                warp,
+                pc,
+                dst(warp, fragment),
+                map_address(warp, fragment),
+                corner,
+                bar(warp, fragment),
+                chosen,
+            )
 
         per_lane(active, fragment, one)
         return None
@@ -86,7 +116,9 @@ def load(program: Program, instruction: Instruction, pc: int) -> Handler:
 def _tensor_map(warp: Warp, address: int, corner: list[int], pc: int) -> TensorMap | None:
     tensor_map = warp.grid.parameters.tensor_map(address)
     if tensor_map is None:
-        warp.grid.finding("operand", f"{address:#x} is not the address of a tensor map parameter", warp, pc)
+        warp.grid.finding(
+            "operand", f"{address:#x} is not the address of a tensor map parameter", warp, pc
+        )
     elif tensor_map.rank != len(corner):
         text = f"{len(corner)} coordinates for a tensor map of rank {tensor_map.rank}"
         warp.grid.finding("operand", text, warp, pc)
@@ -133,7 +165,10 @@ def _load(
     _check_box(warp, pc, tensor_map, allocation, box)
     issued = warp.order.knows.copy()
     operation = grid.new_operation(
-        "TMA load", warp, pc, lambda op: _arrived(op, tensor_map, allocation, box, offset, footprint, targets, issued)
+        "TMA load",
+        warp,
+        pc,
+        lambda op: _arrived(op, tensor_map, allocation, box, offset, footprint, targets, issued),
     )
     for cta, _ in targets:
         if cta is not warp.cta:
@@ -146,13 +181,17 @@ def _load(
     grid.submit(operation)
 
 
-def _check_box(warp: Warp, pc: int, tensor_map: TensorMap, allocation: Allocation, box: Box) -> None:
+def _check_box(
+    warp: Warp, pc: int, tensor_map: TensorMap, allocation: Allocation, box: Box
+) -> None:
     """The map may reach further than the array that backs it."""
     low, high = tensor_map.extent
     if low >= 0 and high <= allocation.data.size:
         return
     at = (tensor_map.offset + box.global_bytes)[box.in_bounds]
-    if at.size and (int(at.min()) < 0 or int(at.max()) + tensor_map.element_bytes > allocation.data.size):
+    if at.size and (
+        int(at.min()) < 0 or int(at.max()) + tensor_map.element_bytes > allocation.data.size
+    ):
         text = f"the box reaches byte {int(at.max())} of {allocation.array.name}, which has {allocation.data.size}"
         warp.grid.finding("global-bounds", text, warp, pc, allocation.array.name)
 
@@ -226,13 +265,19 @@ def store(program: Program, instruction: Instruction, pc: int) -> Handler:
     """[map, {coordinates}], [src] {, cache policy}"""
     require(instruction, *_HINTS, "reduce", "shared::cta", "bulk_group", "add", "min", "max", "inc", "dec",
             "and", "or", "xor")  # fmt: skip
-    reduction = next((p for p in instruction.parts if p in ("add", "min", "max", "and", "or", "xor")), "")
+    reduction = next(
+        (p for p in instruction.parts if p in ("add", "min", "max", "and", "or", "xor")), ""
+    )
     if instruction.has("inc") or instruction.has("dec"):
         raise Unmodelled(f"{instruction.opcode}: .inc and .dec")
     registers = program.registers
     target, source, *_ = instruction.operands
     assert isinstance(target, Mem)
-    map_address, coords, src = registers.address(target), coordinates(program, target), registers.address(source)
+    map_address, coords, src = (
+        registers.address(target),
+        coordinates(program, target),
+        registers.address(source),
+    )
 
     def issue(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         def one() -> None:
@@ -245,7 +290,9 @@ def store(program: Program, instruction: Instruction, pc: int) -> Handler:
     return issue
 
 
-def _store(warp: Warp, pc: int, map_address: int, corner: list[int], src: int, reduction: str) -> None:
+def _store(
+    warp: Warp, pc: int, map_address: int, corner: list[int], src: int, reduction: str
+) -> None:
     grid = warp.grid
     tensor_map = _tensor_map(warp, map_address, corner, pc)
     place = resolve(warp, src, pc)

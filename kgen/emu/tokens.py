@@ -50,7 +50,9 @@ class Tokens:
 
     def next(self) -> str:
         if self.done:
-            raise EmulatorError(f"PTX line {self.last_line}: the text stops in the middle of a statement")
+            raise EmulatorError(
+                f"PTX line {self.last_line}: the text stops in the middle of a statement"
+            )
         self.at += 1
         return self.items[self.at - 1][0]
 

@@ -106,7 +106,9 @@ def multiply(program: Program, instruction: Instruction, pc: int) -> Handler:
         for item in operand.items
         if isinstance(item, Reg)
     )
-    a_descriptor = None if form.a_registers is not None else registers.scalar(instruction.operands[1], 64)
+    a_descriptor = (
+        None if form.a_registers is not None else registers.scalar(instruction.operands[1], 64)
+    )
     b_descriptor = registers.scalar(instruction.operands[2], 64)
     scale_d = registers.scalar(instruction.operands[3], 1)
 
@@ -127,7 +129,9 @@ def multiply(program: Program, instruction: Instruction, pc: int) -> Handler:
             group = (cta.number, warp.number // 4)
             call = cta.wgmma_calls[key] = _new_call(grid, warp, pc, operands, names, form, group)
         if call.operands != (pc, *operands):
-            text = f"operands differ from those of {call.warps[0].name}, {call.operation.describe()}"
+            text = (
+                f"operands differ from those of {call.warps[0].name}, {call.operation.describe()}"
+            )
             grid.finding("wgmma-operands", text, warp, pc)
         call.warps.append(warp)
         call.issued.append(warp.order.release())
@@ -191,7 +195,9 @@ def check_products(warp: Warp, calls: list[WgmmaCall]) -> None:
     named = tuple(dict.fromkeys(operand for call in fresh for operand in named_operands(call)))
     for footprint in footprints(named):
         if footprint.hi <= cta.shared_end:
-            grid.check_access(warp, cta, footprint, fresh[0].operation.pc, write=False, by_async=True)
+            grid.check_access(
+                warp, cta, footprint, fresh[0].operation.pc, write=False, by_async=True
+            )
             cta.shadow.mark_used(footprint)
     for call in fresh:
         call.checked.add(warp.index)
@@ -318,7 +324,9 @@ def wait(program: Program, instruction: Instruction, pc: int) -> Handler:
         for call in calls:
             warp.order.knows.completed |= 1 << call.operation.number
         if calls:
-            for issued in calls[-1].issued:  # the warps issue in the same order: the last call covers the others
+            for issued in calls[
+                -1
+            ].issued:  # the warps issue in the same order: the last call covers the others
                 warp.order.knows.join_order(issued)
         state.groups = state.groups[len(over) :]
         state.refresh()

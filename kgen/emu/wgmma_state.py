@@ -48,14 +48,18 @@ class WgmmaState:
     def refresh(self) -> None:
         self.in_flight = set().union(*[call.registers for call in self.calls()])
 
-    def touch(self, grid: Grid, warp: Warp, pc: int, touched: frozenset[str], written: Iterable[str]) -> None:
+    def touch(
+        self, grid: Grid, warp: Warp, pc: int, touched: frozenset[str], written: Iterable[str]
+    ) -> None:
         """An instruction other than wgmma reads or writes registers of wgmma instructions."""
         if self.in_flight and not touched.isdisjoint(self.in_flight):
             names = sorted(touched & self.in_flight)
             some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
             calls = [call for call in self.calls() if not touched.isdisjoint(call.registers)]
             what = calls[0].operation.describe()
-            text = f"touches {some} while {what} may still use them: no wgmma.wait_group came between"
+            text = (
+                f"touches {some} while {what} may still use them: no wgmma.wait_group came between"
+            )
             grid.finding("accumulator-in-flight", text, warp, pc, other=what)
             grid.force([call.operation for call in calls if call.complete])
         self.unfenced.update(written)
