@@ -14,7 +14,7 @@ def deadlock_findings(grid: Grid) -> None:
         for fragment in warp.fragments:
             wait = fragment.waiting
             what = wait.describe() if wait is not None else "waits for the other lanes of its warp"
-            grid.finding("deadlock", what, warp, fragment.pc, other=f"{warp.name}: {what}")
+            grid.finding("deadlock", what, warp, fragment.pc)
 
 
 def endless_findings(grid: Grid) -> None:
@@ -23,7 +23,7 @@ def endless_findings(grid: Grid) -> None:
         for fragment in warp.fragments:
             doing = f"waiting: {fragment.waiting.describe()}" if fragment.waiting else "running"
             text = f"still {doing} after {grid.max_steps} warp-instructions of the grid"
-            grid.finding("endless", text, warp, fragment.pc, other=warp.name)
+            grid.finding("endless", text, warp, fragment.pc)
 
 
 def check_end(grid: Grid) -> None:
@@ -39,7 +39,7 @@ def check_end(grid: Grid) -> None:
                     )
                 elif barrier.pending != barrier.expected and barrier.expected:
                     text = f"the kernel ends in the middle of a phase of an mbarrier: {barrier.state()}"
-                    grid.finding("mbarrier-unfinished", text, other=f"+{barrier.offset}")
+                    grid.finding("mbarrier-unfinished", text, other=str(barrier))
     if unread:
         grid.finding("never-read", f"{unread} bytes that TMA brought were never read")
     for allocation in grid.memory.allocations:

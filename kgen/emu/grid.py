@@ -15,7 +15,7 @@ from .memory import GlobalMemory
 from .order import AsyncOp, Knowledge
 from .params import Parameters
 from .program import BLOCKED, ENDED, PARTED, YIELDED, Program
-from .registers import WARP_LANES
+from .registers import SHARED_BASE, WARP_LANES
 from .report import KINDS, Coverage, Finding, Findings, RunReport
 from .sched import schedule as schedule_named
 from .sync import REGISTERS_PER_SM, launch_cap
@@ -423,5 +423,6 @@ class Grid:
         }
         for cta in (cta for cluster in self.clusters for cta in cluster.ctas):
             for offset, barrier in cta.mbarriers.items():
-                coverage.phases[offset] = max(coverage.phases.get(offset, 0), barrier.phase)
+                at = offset - SHARED_BASE
+                coverage.phases[at] = max(coverage.phases.get(at, 0), barrier.phase)
         return coverage

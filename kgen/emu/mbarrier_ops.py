@@ -15,6 +15,7 @@ from .machine import Fragment, Wait
 from .order import HAPPENED, Knowledge
 from .program import Handler, Outcome, Program, Unmodelled, handles, require
 from .ptx import SINK, Instruction, Mem, Operand
+from .registers import SHARED_BASE
 from .shadow import Footprint
 from .shared_access import in_bounds, resolve
 from .sync import MAX_COUNT, MAX_TX, Mbarrier, Observation
@@ -46,7 +47,7 @@ def find(warp: Warp, address: int, pc: int) -> Mbarrier | None:
     cta, offset = place
     barrier = cta.mbarriers.get(offset)
     if barrier is None:
-        text = f"no mbarrier was initialised at +{offset} of CTA {cta.number}"
+        text = f"no mbarrier was initialised at +{offset - SHARED_BASE} of CTA {cta.number}"
         warp.grid.finding("mbarrier-uninitialised", text, warp, pc)
         return _make(warp, cta, offset, 1)
     by = barrier.initialised_by
@@ -75,7 +76,7 @@ def complete(warp: Warp, barrier: Mbarrier) -> None:
             f"phase {barrier.phase} of {barrier} can complete before {other.name} has seen phase {seen.phase}:"
             " its parity may be mistaken"
         )
-        grid.finding("phase-lag", text, other, seen.pc, other=f"+{barrier.offset}")
+        grid.finding("phase-lag", text, other, seen.pc, other=str(barrier))
     barrier.try_complete()
     grid.wake(barrier.waiters)
 

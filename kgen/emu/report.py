@@ -84,7 +84,7 @@ class Findings:
         self.entries: dict[tuple[str, str, str], Finding] = {}
 
     def add(self, finding: Finding) -> None:
-        key = (finding.kind, finding.ptx, finding.other or finding.text)
+        key = (finding.kind, finding.ptx, finding.other or f"{finding.warp} {finding.text}")
         known = self.entries.get(key)
         if known is None:
             self.entries[key] = finding

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .registers import SHARED_BASE
 from .order import ASYNC, HAPPENED, VISIBLE, AsyncOp, Knowledge
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Footprint:
         return bool(np.isin(mine, theirs, assume_unique=True).any())
 
     def __str__(self) -> str:
-        return f"shared bytes +{self.lo}..+{self.hi}"
+        return f"shared bytes +{self.lo - SHARED_BASE}..+{self.hi - SHARED_BASE}"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .order import HAPPENED, Knowledge
+from .registers import SHARED_BASE
 
 if TYPE_CHECKING:
     from .machine import Cta, Fragment, Warp
@@ -58,7 +59,7 @@ class Mbarrier:
         self.pending = self.expected
 
     def __str__(self) -> str:
-        return f"mbarrier +{self.offset} of CTA {self.cta.number}"
+        return f"mbarrier +{self.offset - SHARED_BASE} of CTA {self.cta.number}"
 
     def state(self) -> str:
         return f"phase {self.phase}, pending arrivals {self.pending} of {self.expected}, pending bytes {self.tx}"
