@@ -1,3 +1,4 @@
+# pyright: reportMissingImports=false
 """Builds the micro-tests: PTX of the .cu files, which is committed, and all cubins, which are not.
 
     python3 tests/emulator/micro/build.py --cuda DIR     DIR/bin holds nvcc and ptxas
@@ -12,19 +13,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from generated import modules
-
 HERE = Path(__file__).resolve().parent
-PTX, BUILD = HERE / "ptx", HERE / "_build"
-SOURCES = ("tma", "sync")
+sys.path[:0] = [str(HERE.parents[2]), str(HERE.parent)]
+
+from micro.modules import BUILD, COMPILED, MODULES, PTX, ptx_text  # noqa: E402
+
 ARCH = ["-gencode=arch=compute_90a,code=compute_90a"]
-
-
-def ptx_text(module: str) -> str:
-    """PTX of a module, compiled (from ptx/) or generated; needs no compiler."""
-    if module in SOURCES:
-        return (PTX / f"{module}.ptx").read_text()
-    return modules()[module]
 
 
 def compile_source(nvcc: Path, module: str) -> None:
@@ -45,9 +39,9 @@ def main() -> int:
     tools = options.cuda / "bin"
     BUILD.mkdir(exist_ok=True)
     if not options.keep_ptx:
-        for module in SOURCES:
+        for module in COMPILED:
             compile_source(tools / "nvcc", module)
-    for module in (*SOURCES, *modules()):
+    for module in MODULES:
         source = BUILD / f"{module}.ptx"
         source.write_text(ptx_text(module))
         cubin = BUILD / f"{module}.cubin"

@@ -1,3 +1,4 @@
+# pyright: reportMissingImports=false
 """Runs every micro-test on a GPU and writes what it left in memory.
 
     python3 tests/emulator/micro/capture.py --out DIR
@@ -20,13 +21,12 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parents[2]), str(HERE)]
+sys.path[:0] = [str(HERE.parents[2]), str(HERE.parent)]
 
 import numpy as np  # noqa: E402
-from build import BUILD, SOURCES, ptx_text  # noqa: E402
-from cases import Case, all_cases  # noqa: E402
-from generated import modules  # noqa: E402
-from goldens import Golden, module_digest  # noqa: E402
+from micro.cases import Case, all_cases  # noqa: E402
+from micro.goldens import Golden, module_digest  # noqa: E402
+from micro.modules import BUILD, MODULES, ptx_text  # noqa: E402
 
 from kgen.emu.launch import Array, Pointer, Raw, Scalar  # noqa: E402
 from kgen.emu.tensormap import TensorMap  # noqa: E402
@@ -128,7 +128,7 @@ def work(pipe: Any, names: list[str]) -> None:
 
 
 def capture(names: list[str]) -> Golden:
-    golden = Golden({m: module_digest(ptx_text(m)) for m in (*SOURCES, *modules())})
+    golden = Golden({m: module_digest(ptx_text(m)) for m in MODULES})
     context = multiprocessing.get_context("spawn")
     left = list(names)
     while left:
@@ -170,7 +170,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", default="", help="cases whose name contains this")
     options = parser.parse_args()
-    missing = [m for m in (*SOURCES, *modules()) if not (BUILD / f"{m}.cubin").exists()]
+    missing = [m for m in MODULES if not (BUILD / f"{m}.cubin").exists()]
     if missing:
         print(f"no cubin of {', '.join(missing)}: run build.py first", file=sys.stderr)
         return 3

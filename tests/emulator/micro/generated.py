@@ -5,11 +5,11 @@ Registers are declared as untyped bits, which every instruction type accepts.
 
 from __future__ import annotations
 
-from forms import ATOM, CVT, FLOAT, INTEGER, MATRIX, MMA, RED, WARP, WGMMA, Mma, Wgmma
+from .forms import ATOM, CVT, FLOAT, INTEGER, MATRIX, MMA, RED, WARP, WGMMA, Mma, Wgmma
 
 HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 LANES = 64
-IMAGE_BYTES = 65536
+IMAGE_BYTES = 49152
 """Shared memory that every wgmma kernel fills from its image."""
 
 
@@ -56,21 +56,21 @@ def wgmma_kernel(form: Wgmma) -> str:
         immediates = ", 1, 1"
     a = _list("a", 4) if form.a_registers else "%a_desc"
     body = [
-        ".reg .b32 %t, %i, %base;",
+        ".reg .b32 %t, %i, %base, %to;",
         ".reg .b64 %at, %wide;",
         ".reg .pred %p, %scale;",
         f".reg .b32 %d<{count}>, %a<4>;",
         "mov.u32 %t, %tid.x;",
         "mov.u32 %base, tile;",
         # image -> shared
-        "shl.b32 %i, %t, 2;",
+        "shl.b32 %i, %t, 4;",
         "COPY:",
         "cvt.u64.u32 %wide, %i;",
         "add.u64 %at, %image, %wide;",
-        "ld.global.b32 %d0, [%at];",
-        "add.u32 %a0, %base, %i;",
-        "st.shared.b32 [%a0], %d0;",
-        "add.u32 %i, %i, 512;",
+        "ld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%at];",
+        "add.u32 %to, %base, %i;",
+        "st.shared.v4.b32 [%to], {%a0, %a1, %a2, %a3};",
+        "add.u32 %i, %i, 2048;",
         f"setp.lt.u32 %p, %i, {IMAGE_BYTES};",
         "@%p bra COPY;",
         "fence.proxy.async.shared::cta;",

@@ -1,0 +1,142 @@
+"""Replays the micro-tests in the emulator and compares with what an H200 left in memory.
+
+The golden file comes from micro/capture.py; without it only the emulator's own verdicts are tested.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kgen.emu.report import Report
+
+from .micro import goldens
+from .micro.cases import Case, all_cases
+from .micro.goldens import Golden
+from .micro.modules import MODULES, ptx_text
+from .micro.replay import output_bytes, parameter_count, replay
+
+GOLDEN = Path(__file__).parent / "micro" / "golden.npz"
+CASES = all_cases()
+
+NOT_MODELLED = frozenset("""
+    cvt_f32_s32_rz add_rz_f32 add_rm_f32 add_rp_f32 sub_rz_f32 sub_rm_f32 sub_rp_f32
+    mul_rz_f32 mul_rm_f32 mul_rp_f32 fma_rz_f32 mul_sat_f32 min_nan_f32 fma_f64
+    fma_relu_f16x2 add_sat_s32 mul24_lo_u32 prmt_f4e prmt_b4e prmt_rc8 prmt_ecl prmt_ecr
+    prmt_rc16 bmsk_clamp szext_wrap_s32 dp4a_u32_u32 dp4a_s32_s32 dp4a_u32_s32 dp2a_lo carry
+    set_lt slct match_all tma_reduce_inc tma_reduce_dec bulk_to_peer mbarrier_state
+    barrier_reductions
+""".split())
+"""Kernels whose instruction the emulator refuses: they must end `incomplete`, never in a value."""
+
+needs_golden = pytest.mark.skipif(not GOLDEN.exists(), reason="no micro/golden.npz: run capture.py")
+
+
+@cache
+def golden() -> Golden:
+    return goldens.load(GOLDEN)
+
+
+@cache
+def report(name: str) -> Report:
+    return replay(CASES[name])
+
+
+def modelled(case: Case) -> bool:
+    return case.launch.kernel not in NOT_MODELLED
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_verdict(name):
+    """Every kernel is a good citizen, except those that wait for what never comes."""
+    case = CASES[name]
+    kinds = {finding.kind for finding in report(name).findings}
+    if not modelled(case):
+        assert kinds == {"unmodelled"} and report(name).verdict == "incomplete"
+    elif case.waits_forever:
+        assert kinds == {"deadlock"} and report(name).verdict == "error"
+    else:
+        assert not kinds, "\n".join(map(str, report(name).findings))
+
+
+COMPARABLE = [n for n, c in CASES.items() if modelled(c) and not c.waits_forever]
+
+
+@needs_golden
+@pytest.mark.parametrize("name", COMPARABLE)
+def test_equals_the_hardware(name):
+    case = CASES[name]
+    for array, data in output_bytes(report(name), case).items():
+        if case.tolerance:
+            values = [np.frombuffer(x, np.float16 if "wgmma_f16" in name else np.float32)
+                      for x in (data, golden().results[name][array])]
+            worst = np.abs(values[0].astype(float) - values[1]).max()
+            assert worst <= case.tolerance * np.abs(values[1].astype(float)).max()
+        else:
+            assert golden().matches(name, array, data), difference(name, array, data)
+
+
+def difference(name: str, array: str, data: bytes) -> str:
+    """The first words that differ, if the golden file has them."""
+    if (name, array) in golden().digested:
+        return f"{array}: digests differ"
+    ours, theirs = (np.frombuffer(x, np.uint32) for x in (data, golden().results[name][array]))
+    places = np.flatnonzero(ours != theirs)
+    rows = [f"{array}[{i}]: emulator {ours[i]:#010x}, hardware {theirs[i]:#010x}"
+            for i in places[:8]]
+    return "\n".join([f"{places.size} of {ours.size} words differ", *rows])
+
+
+@needs_golden
+def test_the_golden_file_is_of_these_kernels():
+    assert golden().modules == {m: goldens.module_digest(ptx_text(m)) for m in MODULES}
+    assert set(golden().results) == set(CASES)
+    assert not golden().failures
+    assert GOLDEN.stat().st_size < 300_000
+
+
+@needs_golden
+def test_the_hardware_gave_up_where_the_emulator_sees_a_deadlock():
+    for name, case in CASES.items():
+        if case.waits_forever:
+            assert golden().results[name]["out"][-4:] == bytes(4)
+
+
+@pytest.mark.parametrize("name", [n for n, c in CASES.items() if c.module in ("tma", "sync")])
+def test_schedules_agree(name):
+    """What arrives does not depend on when it arrives."""
+    case = CASES[name]
+    if not modelled(case):
+        return
+    for schedule in ("late", "random:3"):
+        other = replay(case, (schedule,))
+        assert output_bytes(other, case) == output_bytes(report(name), case)
+
+
+def test_kernels_and_launches_fit():
+    for case in CASES.values():
+        assert parameter_count(case) == len(case.launch.arguments), case.name
+
+
+def test_golden_files_survive(tmp_path):
+    stored = Golden({"m": "0"}, "device")
+    stored.results = {"a": {"x": b"1234", "y": bytes(goldens.FULL_BYTES + 4)}, "b": {"x": b""}}
+    stored.failures = {"c": "hangs"}
+    stored.save(tmp_path / "g.npz")
+    back = goldens.load(tmp_path / "g.npz")
+    assert (back.modules, back.device, back.failures) == ({"m": "0"}, "device", {"c": "hangs"})
+    assert back.digested == {("a", "y")}
+    assert back.matches("a", "x", b"1234") and not back.matches("a", "x", b"1235")
+    assert back.matches("a", "y", bytes(goldens.FULL_BYTES + 4))
+    assert not back.matches("a", "y", bytes(goldens.FULL_BYTES))
+    stored.save(tmp_path / "full.npz", full_bytes=1 << 20)
+    assert goldens.load(tmp_path / "full.npz").results == stored.results
+
+
+def test_module_digest_ignores_comments():
+    one = "add.u32 %a; // sum\n\n  ret;\n"
+    assert goldens.module_digest(one) == goldens.module_digest("add.u32 %a;\nret;")
+    assert goldens.module_digest(one) != goldens.module_digest("sub.u32 %a;\nret;")
