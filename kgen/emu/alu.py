@@ -81,8 +81,14 @@ def _round_to_odd(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(inexact, word + step, word).view(np.float64)
 
 
-def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, fmt: FloatFormat | str = "f32") -> np.ndarray:
-    """fma.rn on float32 arrays whose values belong to fmt (f32, f16, bf16); float32 result.
+def fma(
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+    fmt: FloatFormat | str = "f32",
+    rounding: Rounding = "rn",
+) -> np.ndarray:
+    """fma on float32 arrays whose values belong to fmt (f32, f16, bf16); float32 result.
 
     The product of two such values is exact in float64; the sum is rounded to odd first, which
     makes the second rounding the only one that counts.
@@ -91,7 +97,7 @@ def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, fmt: FloatFormat | str = "f
     with np.errstate(all="ignore"):
         product = np.asarray(a, np.float64) * np.asarray(b, np.float64)
         wide = _round_to_odd(*np.broadcast_arrays(product, np.asarray(c, np.float64)))
-    return round_to_format(wide, fmt)
+    return round_to_format(wide, fmt, rounding)
 
 
 def round_to_format(x: np.ndarray, fmt: FloatFormat | str, rounding: Rounding = "rn") -> np.ndarray:

@@ -6,7 +6,17 @@ from collections.abc import Iterable
 
 from kgen.errors import EmulatorError
 
-from . import bulk, control_ops, matrix_ops, mbarrier_ops, memory_ops, sync_ops, tma, wgmma
+from . import (
+    bulk,
+    carry_ops,
+    control_ops,
+    matrix_ops,
+    mbarrier_ops,
+    memory_ops,
+    sync_ops,
+    tma,
+    wgmma,
+)
 from .grid import Grid
 from .launch import Launch
 from .parser import parse
@@ -15,7 +25,7 @@ from .report import Coverage, Findings, Report, RunReport
 
 DEFAULT_SCHEDULES = ("early", "late", "latestore", "random:1")
 MAX_STEPS = 50_000_000
-HANDLER_MODULES = (bulk, control_ops, matrix_ops, mbarrier_ops, memory_ops, sync_ops, tma, wgmma)
+HANDLER_MODULES = (bulk, carry_ops, control_ops, matrix_ops, mbarrier_ops, memory_ops, sync_ops, tma, wgmma)
 
 
 def load_program(ptx: str, kernel: str = "") -> Program:

@@ -13,10 +13,10 @@ import numpy as np
 from . import global_access, mbarrier_ops
 from .atomics import combine, is_modelled
 from .machine import Fragment
+from .operation import bits_of
 from .order import AsyncOp
 from .program import Handler, Outcome, Program, Unmodelled, handles, require
 from .ptx import Imm, Instruction
-from .semantics import bits_of
 from .shadow import Footprint, writer_of
 from .shared_access import in_bounds, note_remote, resolve
 from .tma import POISON, element_view, per_lane

@@ -120,7 +120,7 @@ class ControlFlow:
         return found
 
     def _divergence(self) -> set[str]:
-        constants = set(isa.single_constants(self.code))
+        constants = isa.single_constants(self.code)
         varying = set(isa.VARYING_SPECIALS)
         while True:
             before = len(varying)

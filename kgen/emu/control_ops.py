@@ -11,10 +11,10 @@ import numpy as np
 
 from .grid import Stop
 from .machine import Fragment
+from .operation import bits_of
 from .program import ENDED, PARTED, YIELDED, Handler, Outcome, Program, handles, require
 from .ptx import SINK, Instruction, Mem, Not, Operand, Pair, Vec
 from .registers import WARP_LANES
-from .semantics import bits_of
 
 if TYPE_CHECKING:
     from .machine import Warp

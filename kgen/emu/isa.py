@@ -23,7 +23,7 @@ VARYING_SPECIALS = frozenset(
     "%tid.x %tid.y %tid.z %laneid %lanemask_eq %lanemask_le %lanemask_lt %lanemask_ge %lanemask_gt".split()
 )
 # Results that differ between lanes even when every operand is the same.
-_PER_LANE = frozenset("atom ldmatrix movmatrix mma wgmma elect".split())
+_PER_LANE = frozenset("atom ldmatrix movmatrix mma wgmma elect addc subc madc".split())
 # Results that are the same in every participating lane whatever the operands.
 _PER_WARP = frozenset("vote activemask redux".split())
 
@@ -66,11 +66,11 @@ def effects(instruction: Instruction) -> Effects:
 
 
 def varying_results(
-    instruction: Instruction, varying: set[str], lane_constant: set[str]
+    instruction: Instruction, varying: set[str], constants: dict[str, int]
 ) -> tuple[str, ...]:
     """The written registers that may differ between lanes, given the registers known to vary.
 
-    lane_constant holds registers that are defined once, by a constant: a shuffle from such a lane is uniform.
+    constants holds registers that are defined once, by a constant: a shuffle from such a lane is uniform.
     """
     root = instruction.root
     facts = effects(instruction)
@@ -84,7 +84,7 @@ def varying_results(
     if root in _PER_LANE:
         return facts.writes
     if root == "shfl":
-        return () if _is_broadcast(instruction, lane_constant) else facts.writes
+        return () if _is_broadcast(instruction, constants) else facts.writes
     if root == "mbarrier":
         return facts.writes if any(name in varying for name in facts.reads) else ()
     if root == "match":
@@ -92,15 +92,18 @@ def varying_results(
     return facts.writes if any(name in varying for name in facts.reads) else ()
 
 
-def _is_broadcast(instruction: Instruction, lane_constant: set[str]) -> bool:
-    """shfl.sync.idx over the whole warp from a constant lane."""
+def _is_broadcast(instruction: Instruction, constants: dict[str, int]) -> bool:
+    """shfl.sync.idx from a constant lane, with no segments narrower than the warp."""
     if not instruction.has("idx") or len(instruction.operands) < 4:
         return False
-    return all(_is_constant(operand, lane_constant) for operand in instruction.operands[2:4])
+    lane, clamp = (_constant(operand, constants) for operand in instruction.operands[2:4])
+    return lane is not None and clamp is not None and (clamp >> 8) & 31 == 0
 
 
-def _is_constant(operand: Operand, lane_constant: set[str]) -> bool:
-    return isinstance(operand, Imm) or (isinstance(operand, Reg) and operand.name in lane_constant)
+def _constant(operand: Operand, constants: dict[str, int]) -> int | None:
+    if isinstance(operand, Imm):
+        return operand.value
+    return constants.get(operand.name) if isinstance(operand, Reg) else None
 
 
 def single_constants(code: list[Instruction]) -> dict[str, int]:

@@ -13,9 +13,10 @@ import numpy as np
 
 from . import inline
 from .cfg import ControlFlow
+from .operation import Operation, bits_of
 from .ptx import Imm, Instruction, Kernel, Operand, Pair, Reg, Special, Sym, Vec
 from .registers import SHARED_WINDOW, RegisterFile
-from .semantics import Operation, bits_of, operation
+from .semantics import operation
 
 _BATCH = 3  # fewer instructions than this are not worth a gather
 _STORES = {"rows32": "R", "rows64": "Q", "rowsp": "P"}
@@ -297,7 +298,7 @@ class Lowering:
 
         kind = f"b{width}"
         return self._assign(
-            Instruction("mov.unpack", (item, source), instruction.guard, instruction.guard_negated),
+            Instruction("unpack", (item, source), instruction.guard, instruction.guard_negated),
             item,
             [source],
             Operation(f"b{part}", (kind,), extract),
@@ -322,7 +323,7 @@ class Lowering:
             return total
 
         found = Operation(f"b{width}", (f"b{part}",) * len(source.items), join)
-        renamed = Instruction("mov.pack", (), instruction.guard, instruction.guard_negated)
+        renamed = Instruction("pack", (), instruction.guard, instruction.guard_negated)
         return self._assign(renamed, destination, list(source.items), found, masked)
 
     # ------------------------------------------------------------ many registers at once

@@ -74,6 +74,7 @@ class Warp:
         self.seen_phase: dict[tuple[int, int], int] = {}  # (CTA, mbarrier) -> phase observed last
         self.timed_out: set[int] = set()  # try_waits whose time limit has passed once
         self.polled: tuple[int, int, object] = (-1, -1, None)  # pc, version, value of the last poll
+        self.carry = np.zeros(WARP_LANES, bool)  # condition code of each thread
         self.specials = self._specials()
 
     @property

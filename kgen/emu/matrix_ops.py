@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .fragments import mma_a, mma_accumulator, mma_b, matrix_access
+from .fragments import matrix_access, mma_a, mma_accumulator, mma_b
 from .isa import vector_items
 from .machine import Cta, Fragment
 from .numerics import accumulate, decode_tile

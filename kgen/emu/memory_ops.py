@@ -17,11 +17,11 @@ from .atomics import combine, is_modelled
 from .isa import vector_items
 from .machine import Cta, Fragment, Wait
 from .memory import Allocation
+from .operation import bits_of
 from .order import Knowledge
 from .program import Handler, Outcome, Program, Unmodelled, handles, require
 from .ptx import SINK, Instruction
 from .registers import PARAM_WINDOW, SHARED_WINDOW, WARP_LANES
-from .semantics import bits_of
 from .shadow import WORD, Footprint
 from .shared_access import check_mbarriers, in_bounds, resolve
 

@@ -33,7 +33,9 @@ def parse(text: str) -> Module:
             raise EmulatorError(f"PTX line {line}: not PTX: no .version before {token[:40]!r}")
         elif token == ".target":
             module.target = tokens.next()
-            tokens.rest_of_line()
+            while tokens.peek() == ",":  # options such as debug
+                tokens.next()
+                tokens.next()
         elif token == ".address_size":
             tokens.next()
         elif token == ".file":

@@ -14,8 +14,8 @@ import numpy as np
 
 from .cfg import ControlFlow
 from .isa import VARYING_SPECIALS
+from .operation import bits_of
 from .ptx import SINK, Imm, Kernel, Mem, Operand, Reg, Special, Sym
-from .semantics import bits_of
 
 if TYPE_CHECKING:
     from .machine import Fragment, Warp

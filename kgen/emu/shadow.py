@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .registers import SHARED_BASE
 from .order import ASYNC, HAPPENED, VISIBLE, AsyncOp, Knowledge
+from .registers import SHARED_BASE
 
 if TYPE_CHECKING:
     from .machine import Cta, Warp

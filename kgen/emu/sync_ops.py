@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .machine import Cluster, Fragment, Wait
+from .operation import bits_of
 from .order import HAPPENED, Knowledge
 from .program import BLOCKED, Handler, Outcome, Program, Unmodelled, handles, require
 from .ptx import Imm, Instruction
 from .registers import SHARED_WINDOW, WARP_LANES
-from .semantics import bits_of
 from .shared_access import OFFSET_BITS, OFFSET_MASK, check_cta_exit
 from .sync import NamedBarrier
 
