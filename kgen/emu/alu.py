@@ -8,7 +8,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from kgen.emu.numerics import BF16, E4M3, E5M2, F16, FORMATS, FloatFormat, Rounding, decode, encode
+from kgen.emu.numerics import (
+    BF16,
+    E4M3,
+    E5M2,
+    F16,
+    FORMATS,
+    FloatFormat,
+    Rounding,
+    canonical_nan,
+    decode,
+    encode,
+)
 
 _PACKED = {"f16x2": F16, "bf16x2": BF16, "e4m3x2": E4M3, "e5m2x2": E5M2}
 
@@ -105,7 +116,7 @@ def round_to_format(x: np.ndarray, fmt: FloatFormat | str, rounding: Rounding = 
     fmt = FORMATS[fmt] if isinstance(fmt, str) else fmt
     if fmt.name == "f32" and rounding == "rn":
         with np.errstate(all="ignore"):
-            return np.asarray(x).astype(np.float32)
+            return canonical_nan(np.asarray(x).astype(np.float32))
     return decode(encode(x, fmt, rounding), fmt)
 
 

@@ -122,12 +122,7 @@ def _load(warp: Warp, pc: int, dst: int, src: int, size: int, bar: int) -> None:
         cta.shared[footprint.lo : footprint.hi] = allocation.data[start : start + size]
         cta.shadow.forget_origin(footprint)
         cta.shadow.changed(footprint)
-        bit = 1 << operation.number
-        barrier.gathered.join_order(issued)
-        barrier.gathered.completed |= bit
-        barrier.gathered.data |= bit
-        mbarrier_ops.change_tx(warp, barrier, -size, pc)
-        mbarrier_ops.complete(warp, barrier)
+        mbarrier_ops.complete_bytes(operation, barrier, size, issued)
 
     operation = grid.new_operation("bulk load", warp, pc, arrived)
     if cta is not warp.cta:
@@ -136,6 +131,65 @@ def _load(warp: Warp, pc: int, dst: int, src: int, size: int, bar: int) -> None:
     grid.check_access(warp, cta, footprint, pc, write=True, by_async=True)
     cta.shared[footprint.lo : footprint.hi] = POISON
     cta.shadow.record_write(footprint, writer_of(operation.number), 0)
+    warp.order.tick()
+    grid.submit(operation)
+
+
+@handles("cp.async.bulk.shared::cluster.shared::cta")
+def copy(program: Program, instruction: Instruction, pc: int) -> Handler:
+    """[dst], [src], size, [mbar]: own shared memory to that of a CTA of the cluster, and its mbarrier."""
+    require(
+        instruction,
+        "async",
+        "bulk",
+        "shared::cluster",
+        "shared::cta",
+        "mbarrier::complete_tx::bytes",
+    )
+    registers = program.registers
+    dst, src = (registers.address(operand) for operand in instruction.operands[:2])
+    size, bar = registers.scalar(instruction.operands[2]), registers.address(instruction.operands[3])
+
+    def issue(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+        def one() -> None:
+            _copy(warp, pc, *(get(warp, fragment) for get in (dst, src, size, bar)))
+
+        per_lane(active, fragment, one)
+        return None
+
+    return issue
+
+
+def _copy(warp: Warp, pc: int, dst: int, src: int, size: int, bar: int) -> None:
+    grid = warp.grid
+    place, origin = resolve(warp, dst, pc), resolve(warp, src, pc)
+    barrier = mbarrier_ops.find(warp, bar, pc)
+    if place is None or origin is None or barrier is None or not _aligned(warp, pc, dst, src, size):
+        return
+    target, source = place[0], origin[0]
+    written = Footprint(place[1], place[1] + size)
+    read = Footprint(origin[1], origin[1] + size)
+    for cta, footprint in ((target, written), (source, read)):
+        if not in_bounds(warp, cta, footprint.lo, footprint.hi, pc):
+            return
+    grid.check_access(warp, source, read, pc, write=False, by_async=True)
+    grid.check_access(warp, target, written, pc, write=True, by_async=True)
+    source.shadow.mark_used(read)
+    issued = warp.order.knows.copy()
+
+    def arrived(operation: AsyncOp) -> None:
+        target.shared[written.lo : written.hi] = source.shared[read.lo : read.hi]
+        target.shadow.forget_origin(written)
+        target.shadow.changed(written)
+        mbarrier_ops.complete_bytes(operation, barrier, size, issued)
+
+    operation = grid.new_operation("bulk copy", warp, pc, arrived)
+    operation.reads = [(source, read)]
+    source.shadow.add_live(operation)
+    if target is not warp.cta:
+        target.remote_operations.append(operation.number)
+    target.shared[written.lo : written.hi] = POISON
+    target.shadow.record_write(written, writer_of(operation.number), 0)
     warp.order.tick()
     grid.submit(operation)
 

@@ -241,18 +241,28 @@ def active_mask(program: Program, instruction: Instruction, pc: int) -> Handler:
     return tell
 
 
-@handles("match.any.sync")
-def match_any(program: Program, instruction: Instruction, pc: int) -> Handler:
+@handles("match.any.sync", "match.all.sync")
+def match(program: Program, instruction: Instruction, pc: int) -> Handler:
+    """match.any d: the lanes that hold the same value. match.all d|p: all lanes if they agree, else 0."""
     bits = bits_of(instruction.type)
+    destination = instruction.operands[0]
+    first = destination.first if isinstance(destination, Pair) else destination
+    second = destination.second if isinstance(destination, Pair) else SINK
     row = program.registers.row(instruction.operands[1], bits)
-    setter = program.registers.setter(instruction.operands[0])
+    setter, agrees = program.registers.setter(first), program.registers.setter(second)
     check = check_members(program, instruction, instruction.operands[2], pc)
+    wants_all = instruction.has("all")
 
     def compare(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         check(warp, fragment, active)
         values = row(warp, fragment)
-        peers = [lane_bits(active & (values == value)) for value in values]
-        setter(warp, fragment, active, np.array(peers, np.uint32))
+        if wants_all:
+            same = bool((values[active] == values[active][0]).all())
+            setter(warp, fragment, active, lane_bits(active) if same else 0)
+            agrees(warp, fragment, active, int(same))
+        else:
+            peers = [lane_bits(active & (values == value)) for value in values]
+            setter(warp, fragment, active, np.array(peers, np.uint32))
         return None
 
     return compare

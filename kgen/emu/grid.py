@@ -6,6 +6,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from kgen.errors import EmulatorError
 
 from .finish import check_end, deadlock_findings, endless_findings
@@ -119,7 +121,8 @@ class Grid:
         for warp in self.warps:
             self._enqueue(warp)
         try:
-            self._loop()
+            with np.errstate(all="ignore"):
+                self._loop()
         except Stop:
             pass
         else:

@@ -38,6 +38,8 @@ class Effects:
 
 def has_result(instruction: Instruction) -> bool:
     """Whether the first operand is a destination."""
+    if instruction.root in ("bar", "barrier") and "red" in instruction.parts:
+        return True
     if instruction.root in _NO_RESULT or instruction.opcode.startswith(_NO_RESULT_FORMS):
         return False
     return bool(instruction.operands)

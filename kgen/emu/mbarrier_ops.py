@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .machine import Fragment, Wait
-from .order import HAPPENED, Knowledge
+from .order import HAPPENED, AsyncOp, Knowledge
 from .program import Handler, Outcome, Program, Unmodelled, handles, require
 from .ptx import SINK, Instruction, Mem, Operand
 from .registers import SHARED_BASE
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .machine import Cta, Warp
 
 _SPACES = ("shared", "shared::cta", "shared::cluster", "b64")
+STATE_BITS = 20  # the opaque state of an arrival: phase, then pending arrivals before it
 _ORDER = ("release", "acquire", "relaxed", "cta", "cluster")
 
 
@@ -102,6 +103,16 @@ def arrive(
         return
     warp.grid.version += 1
     complete(warp, barrier)
+
+
+def complete_bytes(operation: AsyncOp, barrier: Mbarrier, size: int, issued: Knowledge) -> None:
+    """complete_tx of an asynchronous copy: its data is published, and the order of its issue, no more."""
+    bit = 1 << operation.number
+    barrier.gathered.join_order(issued)
+    barrier.gathered.completed |= bit
+    barrier.gathered.data |= bit
+    change_tx(operation.warp, barrier, -size, operation.pc)
+    complete(operation.warp, barrier)
 
 
 @handles("mbarrier.init")
@@ -194,7 +205,7 @@ def arrival(program: Program, instruction: Instruction, pc: int) -> Handler:
         threads = int(np.count_nonzero(lanes))
         value = amount(warp, fragment) if amount is not None else 1
         published = warp.order.release_relaxed() if relaxed else warp.order.release()
-        setter(warp, fragment, lanes, barrier.phase)
+        setter(warp, fragment, lanes, barrier.phase << STATE_BITS | barrier.pending)
         if drops:
             barrier.expected -= threads
         if expects:
@@ -241,12 +252,12 @@ def wait(program: Program, instruction: Instruction, pc: int) -> Handler:
         if barrier is None:
             return None
         wanted = phase(warp, fragment)
-        over = barrier.has_completed(wanted) if by_parity else barrier.phase > wanted
+        over = barrier.has_completed(wanted) if by_parity else barrier.phase > wanted >> STATE_BITS
         if over:
             observe(warp, barrier, pc, relaxed)
             answer(warp, fragment, active, 1)
             return None
-        name = f"the phase of parity {wanted & 1}" if by_parity else f"phase {wanted}"
+        name = f"the phase of parity {wanted & 1}" if by_parity else f"phase {wanted >> STATE_BITS}"
         if polls:
             version = warp.grid.version
             if warp.polled != (pc, version, barrier):
@@ -287,3 +298,17 @@ def observe(warp: Warp, barrier: Mbarrier, pc: int, relaxed: bool) -> None:
     warp.seen_phase[key] = seen
     barrier.observers[warp.index] = Observation(seen, warp.order.now, pc)
     warp.order.tick()
+
+
+@handles("mbarrier.pending_count")
+def pending_count(program: Program, instruction: Instruction, pc: int) -> Handler:
+    """Pending arrivals out of the state that an arrival returned."""
+    require(instruction, "pending_count", "b64")
+    setter = program.registers.setter(instruction.operands[0])
+    state = program.registers.row(instruction.operands[1], 64)
+
+    def count(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+        setter(warp, fragment, active, state(warp, fragment) & np.uint64((1 << STATE_BITS) - 1))
+        return None
+
+    return count

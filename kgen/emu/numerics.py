@@ -104,6 +104,14 @@ def decode_tile(bits: np.ndarray, dtype: str) -> np.ndarray:
     return decode(bits, dtype)
 
 
+def canonical_nan(x: np.ndarray) -> np.ndarray:
+    """float32 values with every NaN replaced by 0x7fffffff, the NaN that PTX arithmetic makes."""
+    nan = np.isnan(x)
+    if not nan.any():
+        return x
+    return np.where(nan, np.uint32(F32.nan), x.view(np.uint32)).view(np.float32)
+
+
 # ---------------------------------------------------------------- values -> bits
 
 
@@ -232,7 +240,8 @@ def round_sum(d: np.ndarray | None, product: np.ndarray, kind: Accumulator) -> n
     if kind in ("f32", "f16"):
         total = product if d is None else product + d
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            return total.astype(np.float16 if kind == "f16" else np.float32).astype(np.float32)
+            rounded = total.astype(np.float16 if kind == "f16" else np.float32)
+        return canonical_nan(rounded.astype(np.float32))
     whole = product.astype(np.int64)
     if d is not None:
         whole = whole + d

@@ -6,6 +6,7 @@ Source  PTX ISA 9.7.13 (parallel synchronisation), 9.7.13.15 (mbarrier), facts/h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -105,6 +106,8 @@ class NamedBarrier:
     gathered: Knowledge | None = None
     waiters: list[Waiter] = field(default_factory=list)
     warps: list[int] = field(default_factory=list)  # that have arrived in the current use
+    votes: int = 0  # true predicates of bar.red
+    finish: list[Callable[[int, int], None]] = field(default_factory=list)  # (votes, threads)
 
     def describe(self) -> str:
         present = ", ".join(str(number) for number in self.warps)
@@ -115,6 +118,8 @@ class NamedBarrier:
         self.gathered = None
         self.waiters = []
         self.warps = []
+        self.votes = 0
+        self.finish = []
 
 
 @dataclass(eq=False)

@@ -5,6 +5,7 @@ Source  PTX ISA 9.7.13 (bar, barrier.cluster, fence, membar), 9.7.20 (setmaxnreg
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from .machine import Cluster, Fragment, Wait
 from .operation import bits_of
 from .order import HAPPENED, Knowledge
 from .program import BLOCKED, Handler, Outcome, Program, Unmodelled, handles, require
-from .ptx import Imm, Instruction
+from .ptx import Imm, Instruction, Not
 from .registers import SHARED_WINDOW, WARP_LANES
 from .shared_access import OFFSET_BITS, OFFSET_MASK, check_cta_exit
 from .sync import NamedBarrier
@@ -37,32 +38,37 @@ class BarrierWait(Wait):
 
 @handles("bar", "barrier")
 def named_barrier(program: Program, instruction: Instruction, pc: int) -> Handler:
-    """bar[.cta].sync / .arrive a [, threads]"""
+    """bar[.cta].sync / .arrive / .red a [, threads]; .red also has a result and a predicate."""
     if instruction.has("warp"):
         return _warp_barrier(program, instruction, pc)
-    require(instruction, "cta", "sync", "arrive", "aligned")
-    number = program.registers.scalar(instruction.operands[0])
-    has_count = len(instruction.operands) > 1
-    count = program.registers.scalar(instruction.operands[1]) if has_count else None
-    waits = instruction.has("sync")
+    require(instruction, "cta", "sync", "arrive", "red", "popc", "and", "or", "aligned", "u32", "pred")
+    reduces = instruction.has("red")
+    operands = instruction.operands[1:-1] if reduces else instruction.operands
+    number = program.registers.scalar(operands[0])
+    count = program.registers.scalar(operands[1]) if len(operands) > 1 else None
+    vote = _vote(program, instruction) if reduces else None
+    waits = not instruction.has("arrive")
     whole_warps = program.aligned[pc]
 
     def arrive(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         cta = warp.cta
         identifier = number(warp, fragment)
-        threads = count(warp, fragment) if count is not None else WARP_LANES * len(cta.warps)
+        everyone = WARP_LANES * len(cta.warps)
+        threads = count(warp, fragment) if count is not None else everyone
         if not 0 <= identifier <= 15 or threads % WARP_LANES or threads <= 0:
-            text = f"barrier {identifier} with {threads} threads: needs 0..15 and a multiple of {WARP_LANES}"
+            text = f"barrier {identifier} with {threads} threads: needs 0..15, a multiple of 32"
             warp.grid.finding("operand", text, warp, pc)
             return None
         barrier = cta.barriers.setdefault(identifier, NamedBarrier(identifier))
         if barrier.threads and barrier.threads != threads:
-            text = f"{threads} threads given, the warps already at barrier {identifier} gave {barrier.threads}"
+            text = f"{threads} threads, but the warps at barrier {identifier} gave {barrier.threads}"
             warp.grid.finding("barrier-count", text, warp, pc)
         barrier.threads = threads
         barrier.arrived += WARP_LANES if whole_warps else int(np.count_nonzero(active))
         barrier.warps.append(warp.number)
         _gather_named(barrier, warp)
+        if vote is not None:
+            vote(barrier, warp, fragment, active)
         if waits:
             barrier.waiters.append((warp, fragment))
             warp.grid.park(warp, fragment, BarrierWait(barrier))
@@ -70,6 +76,29 @@ def named_barrier(program: Program, instruction: Instruction, pc: int) -> Handle
         return BLOCKED if waits else None
 
     return arrive
+
+
+def _vote(
+    program: Program, instruction: Instruction
+) -> Callable[[NamedBarrier, Warp, Fragment, np.ndarray], None]:
+    """bar.red: counts true predicates; the result is written when the barrier completes."""
+    last = instruction.operands[-1]
+    negated = isinstance(last, Not)
+    predicate = program.registers.row(last.operand if isinstance(last, Not) else last, 1)
+    setter = program.registers.setter(instruction.operands[0])
+    mode = next(part for part in instruction.parts if part in ("popc", "and", "or"))
+
+    def vote(barrier: NamedBarrier, warp: Warp, fragment: Fragment, active: np.ndarray) -> None:
+        chosen = predicate(warp, fragment).astype(bool) ^ negated
+        barrier.votes += int(np.count_nonzero(chosen & active))
+
+        def finish(votes: int, threads: int) -> None:
+            answer = {"popc": votes, "and": int(votes == threads), "or": int(votes > 0)}[mode]
+            setter(warp, fragment, active, answer)
+
+        barrier.finish.append(finish)
+
+    return vote
 
 
 def _gather_named(barrier: NamedBarrier, warp: Warp) -> None:
@@ -87,6 +116,8 @@ def complete_named(grid: Grid, barrier: NamedBarrier, needed: int) -> None:
     if barrier.arrived > needed:
         text = f"{barrier.arrived} threads arrived at barrier {barrier.number} for {needed}"
         grid.finding("barrier-count", text)
+    for finish in barrier.finish:
+        finish(barrier.votes, needed)
     waiters, gathered = barrier.waiters, barrier.gathered
     barrier.reset()
     for warp, fragment in waiters:
@@ -326,14 +357,13 @@ def warp_ended(grid: Grid, warp: Warp) -> None:
     if not cta.live_warps:
         check_cta_exit(warp)
     everyone = WARP_LANES * len(cta.warps)
+    ended = {other.number for other in cta.warps if not other.fragments}
     for barrier in cta.barriers.values():
-        if (
-            barrier.threads == everyone
-            and barrier.arrived
-            and barrier.arrived == WARP_LANES * cta.live_warps
-        ):
-            grid.finding(
-                "exited-warps", f"barrier {barrier.number} completes because warps have ended", warp
-            )
+        absent = WARP_LANES * len(ended.difference(barrier.warps))
+        if barrier.threads == everyone and barrier.arrived and absent:
+            if barrier.arrived + absent < everyone:
+                continue
+            text = f"barrier {barrier.number} completes because warps have ended"
+            grid.finding("exited-warps", text, warp)
             complete_named(grid, barrier, barrier.arrived)
     complete_cluster(grid, cta.cluster)

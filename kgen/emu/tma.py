@@ -16,7 +16,7 @@ from . import global_access, mbarrier_ops
 from .machine import Cta, Fragment
 from .memory import Allocation
 from .order import AsyncOp, Knowledge
-from .program import Handler, Outcome, Program, Unmodelled, handles, require
+from .program import Handler, Outcome, Program, handles, require
 from .ptx import Instruction, Mem
 from .registers import Getter
 from .shadow import UNIT, Footprint, writer_of
@@ -40,6 +40,7 @@ _HINTS = (
     "global",
     "tile",
 )
+_REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 POISON = 0xFF  # contents of a destination between issue and completion
 
 
@@ -246,12 +247,7 @@ def _arrived(
         shadow.unread[units] = True
         if not box.in_bounds.all():  # zeros beyond the edge need no reader
             shadow.unread[at[~box.in_bounds] // UNIT] = False
-        bit = 1 << operation.number
-        barrier.gathered.join_order(issued)
-        barrier.gathered.completed |= bit
-        barrier.gathered.data |= bit
-        mbarrier_ops.change_tx(warp, barrier, -tensor_map.tx_bytes, pc)
-        mbarrier_ops.complete(warp, barrier)
+        mbarrier_ops.complete_bytes(operation, barrier, tensor_map.tx_bytes, issued)
 
 
 # ---------------------------------------------------------------- stores and reductions
@@ -263,13 +259,8 @@ def _arrived(
 )
 def store(program: Program, instruction: Instruction, pc: int) -> Handler:
     """[map, {coordinates}], [src] {, cache policy}"""
-    require(instruction, *_HINTS, "reduce", "shared::cta", "bulk_group", "add", "min", "max", "inc", "dec",
-            "and", "or", "xor")  # fmt: skip
-    reduction = next(
-        (p for p in instruction.parts if p in ("add", "min", "max", "and", "or", "xor")), ""
-    )
-    if instruction.has("inc") or instruction.has("dec"):
-        raise Unmodelled(f"{instruction.opcode}: .inc and .dec")
+    require(instruction, *_HINTS, "reduce", "shared::cta", "bulk_group", *_REDUCTIONS)
+    reduction = next((p for p in instruction.parts if p in _REDUCTIONS), "")
     registers = program.registers
     target, source, *_ = instruction.operands
     assert isinstance(target, Mem)

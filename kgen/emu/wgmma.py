@@ -121,7 +121,6 @@ def multiply(program: Program, instruction: Instruction, pc: int) -> Handler:
             some = ", ".join(sorted(missing)[:3])
             text = f"{len(missing)} registers, {some} ..., were written with no wgmma.fence since"
             grid.finding("missing-wgmma-fence", text, warp, pc)
-            state.unfenced -= missing
         key = (warp.number // 4, state.sequence)
         state.sequence += 1
         call = cta.wgmma_calls.get(key)

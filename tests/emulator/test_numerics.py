@@ -276,6 +276,15 @@ def test_fma_rounds_once(bits):
     assert float(alu.fma(values[:1], values[1:2], values[2:])[0]) == exact_round(a * b + c, "f32")
 
 
+def test_arithmetic_makes_the_canonical_nan():
+    bad = np.array([0xFFC12345, 0x7F800001, 0x3F800000], np.uint32).view(np.float32)
+    one = np.ones(3, np.float32)
+    expected = [0x7FFFFFFF, 0x7FFFFFFF, 0x40000000]
+    np.testing.assert_array_equal(alu.fma(bad, one, one).view(np.uint32), expected)
+    got = nm.accumulate(one[:, None], bad[:, None], np.ones((1, 1), np.float32), "f32")
+    np.testing.assert_array_equal(got.view(np.uint32).ravel(), expected)
+
+
 def test_fma_beats_two_roundings():
     """(1 + 2^-12)^2 - (1 + 2^-11) = 2^-24 only if the product is not rounded."""
     x = np.array([1 + 2.0**-12], np.float32)
