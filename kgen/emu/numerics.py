@@ -231,15 +231,16 @@ def accumulate(
             nearest even: exact on integer data. Hardware order and truncation are unspecified.
             s32 wraps; s32.satfinite clamps once, after the sum.
     """
-    product = np.matmul(a.astype(np.float64), b.astype(np.float64).T)
+    with np.errstate(invalid="ignore"):  # signalling NaN, infinity times zero
+        product = np.matmul(a.astype(np.float64), b.astype(np.float64).T)
     return round_sum(d, product, kind)
 
 
 def round_sum(d: np.ndarray | None, product: np.ndarray, kind: Accumulator) -> np.ndarray:
     """The second half of `accumulate`: float64 products + d, rounded once. Elementwise."""
     if kind in ("f32", "f16"):
-        total = product if d is None else product + d
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            total = product if d is None else product + d
             rounded = total.astype(np.float16 if kind == "f16" else np.float32)
         return canonical_nan(rounded.astype(np.float32))
     whole = product.astype(np.int64)
