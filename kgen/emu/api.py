@@ -25,7 +25,17 @@ from .report import Coverage, Findings, Report, RunReport
 
 DEFAULT_SCHEDULES = ("early", "late", "latestore", "random:1")
 MAX_STEPS = 50_000_000
-HANDLER_MODULES = (bulk, carry_ops, control_ops, matrix_ops, mbarrier_ops, memory_ops, sync_ops, tma, wgmma)
+HANDLER_MODULES = (
+    bulk,
+    carry_ops,
+    control_ops,
+    matrix_ops,
+    mbarrier_ops,
+    memory_ops,
+    sync_ops,
+    tma,
+    wgmma,
+)
 
 
 def load_program(ptx: str, kernel: str = "") -> Program:
@@ -61,7 +71,9 @@ def check_launch(program: Program, launch: Launch) -> None:
 
 
 def starve_roles(program: Program, launch: Launch, visited: list[set[int]]) -> tuple[str, ...]:
-    """One starve schedule per role, and the last warp: warps that ran the same code have the same role."""
+    """One starve schedule per role, and the last warp: warps that ran the same code have the same
+    role.
+    """
     first: dict[frozenset[int], int] = {}
     for number, pcs in enumerate(visited):
         first.setdefault(frozenset(pcs), number)
@@ -72,7 +84,8 @@ def starve_roles(program: Program, launch: Launch, visited: list[set[int]]) -> t
 def expand(
     schedules: Iterable[str], program: Program, launch: Launch, max_steps: int
 ) -> tuple[str, ...]:
-    """`starve` stands for one warp of each role, `all` for every schedule with every warp starved."""
+    """`starve` stands for one warp of each role, `all` for every schedule with every warp starved.
+    """
     names: list[str] = []
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     for name in schedules:
@@ -100,7 +113,8 @@ def emulate(
 
     ptx        PTX text, or a Program from `load_program` that is run several times
     max_steps  warp-instructions of the whole grid after which a run is stopped
-    Raises     EmulatorError for input that cannot be run; whatever the kernel does wrong is a finding
+    Raises     EmulatorError for input that cannot be run; whatever the kernel does wrong is a
+               finding
     """
     program = ptx if isinstance(ptx, Program) else load_program(ptx, launch.kernel)
     check_launch(program, launch)

@@ -15,7 +15,7 @@ from .atomics import combine, is_modelled
 from .machine import Fragment
 from .operation import bits_of
 from .order import AsyncOp
-from .program import Handler, Outcome, Program, Unmodelled, handles, require
+from .program import Handler, Outcome, Program, UnmodelledError, handles, require
 from .ptx import Imm, Instruction
 from .shadow import Footprint, writer_of
 from .shared_access import in_bounds, note_remote, resolve
@@ -23,6 +23,12 @@ from .tma import POISON, element_view, per_lane
 
 if TYPE_CHECKING:
     from .machine import Warp
+
+
+_LOAD_MODIFIERS = (
+    *("async", "bulk", "shared::cluster", "shared::cta", "global"),
+    *("mbarrier::complete_tx::bytes", "L2::cache_hint"),
+)
 
 
 @handles("cp.async.bulk.commit_group")
@@ -64,9 +70,9 @@ def wait(program: Program, instruction: Instruction, pc: int) -> Handler:
 
 @handles("cp.async.bulk.shared::cluster.global", "cp.async.bulk.shared::cta.global")
 def load(program: Program, instruction: Instruction, pc: int) -> Handler:
-    """cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [dst], [src], size, [mbar]"""
-    require(instruction, "async", "bulk", "shared::cluster", "shared::cta", "global", "mbarrier::complete_tx::bytes",
-            "L2::cache_hint")  # fmt: skip
+    """cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [dst], [src], size, [mbar]
+    """
+    require(instruction, *_LOAD_MODIFIERS)
     registers = program.registers
     dst, src = (registers.address(operand) for operand in instruction.operands[:2])
     size, bar = (
@@ -111,7 +117,10 @@ def _load(warp: Warp, pc: int, dst: int, src: int, size: int, bar: int) -> None:
     if not in_bounds(warp, cta, footprint.lo, footprint.hi, pc):
         return
     if not barrier.fenced:
-        text = f"{barrier} is used by a bulk copy, and no fence published its initialisation to the async proxy"
+        text = (
+            f"{barrier} is used by a bulk copy, and no fence published its initialisation to the "
+            f"async proxy"
+        )
         grid.finding("missing-init-fence", text, warp, pc)
         barrier.fenced = True
     start = src - allocation.base
@@ -137,7 +146,9 @@ def _load(warp: Warp, pc: int, dst: int, src: int, size: int, bar: int) -> None:
 
 @handles("cp.async.bulk.shared::cluster.shared::cta")
 def copy(program: Program, instruction: Instruction, pc: int) -> Handler:
-    """[dst], [src], size, [mbar]: own shared memory to that of a CTA of the cluster, and its mbarrier."""
+    """[dst], [src], size, [mbar]: own shared memory to that of a CTA of the cluster, and its
+    mbarrier.
+    """
     require(
         instruction,
         "async",
@@ -148,7 +159,10 @@ def copy(program: Program, instruction: Instruction, pc: int) -> Handler:
     )
     registers = program.registers
     dst, src = (registers.address(operand) for operand in instruction.operands[:2])
-    size, bar = registers.scalar(instruction.operands[2]), registers.address(instruction.operands[3])
+    size, bar = (
+        registers.scalar(instruction.operands[2]),
+        registers.address(instruction.operands[3]),
+    )
 
     def issue(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         def one() -> None:
@@ -202,7 +216,7 @@ def store(program: Program, instruction: Instruction, pc: int) -> Handler:
         words = [p for p in instruction.parts if p not in ("noftz", "L2::cache_hint")]
         reduction, dtype = words[-2], words[-1]
         if not is_modelled(reduction, dtype):
-            raise Unmodelled(f"{instruction.opcode}: {reduction}.{dtype}")
+            raise UnmodelledError(f"{instruction.opcode}: {reduction}.{dtype}")
     else:
         require(
             instruction, "async", "bulk", "global", "shared::cta", "bulk_group", "L2::cache_hint"

@@ -1,7 +1,10 @@
-"""Control flow of a kernel: blocks, liveness, post-dominators, and which registers are the same in every lane.
+"""Control flow of a kernel: blocks, liveness, post-dominators, and which registers are the same in
+every lane.
 
-A register is uniform when all lanes that execute together hold the same value; it then lives as one Python
-integer. Two things make a register varying: data (it is computed from a varying one) and control (it is set
+A register is uniform when all lanes that execute together hold the same value; it then lives as one
+Python
+integer. Two things make a register varying: data (it is computed from a varying one) and control
+(it is set
 under a branch on which lanes part, and is still wanted where they meet again).
 """
 
@@ -36,9 +39,9 @@ class ControlFlow:
                 if instruction.target >= 0:
                     leaders.add(instruction.target)
         self.starts = sorted(leader for leader in leaders if leader < len(self.code))
-        self.ends = self.starts[1:] + [len(self.code)]
+        self.ends = [*self.starts[1:], len(self.code)]
         self.block_of: list[int] = []
-        for number, (start, end) in enumerate(zip(self.starts, self.ends)):
+        for number, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
             self.block_of += [number] * (end - start)
         self.exit = len(self.starts)
 
@@ -65,7 +68,7 @@ class ControlFlow:
         """live_in[b]: registers whose value at the start of block b is still read."""
         used: list[set[str]] = []
         self.defined: list[set[str]] = []
-        for start, end in zip(self.starts, self.ends):
+        for start, end in zip(self.starts, self.ends, strict=True):
             reads: set[str] = set()
             writes: set[str] = set()
             for facts in self.effects[start:end]:
@@ -134,7 +137,9 @@ class ControlFlow:
                 return varying
 
     def _varying_by_control(self, block: int) -> set[str]:
-        """Registers set between a varying branch and a place where its lanes may meet, and live there."""
+        """Registers set between a varying branch and a place where its lanes may meet, and live
+        there.
+        """
         join = self.join[block]
         sides = [self.reachable(successor, join) for successor in self.successors[block]]
         region = set().union(*sides)

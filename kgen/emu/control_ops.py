@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .grid import Stop
+from .grid import RunStoppedError
 from .machine import Fragment
 from .operation import bits_of
 from .program import ENDED, PARTED, YIELDED, Handler, Outcome, Program, handles, require
@@ -106,7 +106,7 @@ def end(program: Program, instruction: Instruction, pc: int) -> Handler:
 def trap(program: Program, instruction: Instruction, pc: int) -> Handler:
     def stop(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         warp.grid.finding("trap", f"{instruction.root} was reached", warp, pc)
-        raise Stop
+        raise RunStoppedError
 
     return stop
 
@@ -150,7 +150,7 @@ def elect(program: Program, instruction: Instruction, pc: int) -> Handler:
         check(warp, fragment, active)
         chosen = int(active.argmax())
         leader(warp, fragment, active, chosen)
-        predicate(warp, fragment, active, _LANES == chosen)
+        predicate(warp, fragment, active, chosen == _LANES)
         return None
 
     return choose
@@ -243,7 +243,9 @@ def active_mask(program: Program, instruction: Instruction, pc: int) -> Handler:
 
 @handles("match.any.sync", "match.all.sync")
 def match(program: Program, instruction: Instruction, pc: int) -> Handler:
-    """match.any d: the lanes that hold the same value. match.all d|p: all lanes if they agree, else 0."""
+    """match.any d: the lanes that hold the same value. match.all d|p: all lanes if they agree, else
+    0.
+    """
     bits = bits_of(instruction.type)
     destination = instruction.operands[0]
     first = destination.first if isinstance(destination, Pair) else destination

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
 
 def deadlock_findings(grid: Grid) -> None:
-    """No warp can run and no operation is pending: one finding per waiter, with what it waits for."""
+    """No warp can run and no operation is pending: one finding per waiter, with what it waits for.
+    """
     for warp in grid.warps:
         for fragment in warp.fragments:
             wait = fragment.waiting
@@ -27,7 +28,9 @@ def endless_findings(grid: Grid) -> None:
 
 
 def check_end(grid: Grid) -> None:
-    """The final state: bytes never read, barriers left in the middle of a phase, outputs never stored."""
+    """The final state: bytes never read, barriers left in the middle of a phase, outputs never
+    stored.
+    """
     unread = 0
     for cluster in grid.clusters:
         for cta in cluster.ctas:
@@ -38,7 +41,10 @@ def check_end(grid: Grid) -> None:
                         "mbarrier-bytes", f"{barrier} ends with {barrier.tx} bytes pending"
                     )
                 elif barrier.pending != barrier.expected and barrier.expected:
-                    text = f"the kernel ends in the middle of a phase of an mbarrier: {barrier.state()}"
+                    text = (
+                        f"the kernel ends in the middle of a phase of an mbarrier: "
+                        f"{barrier.state()}"
+                    )
                     grid.finding("mbarrier-unfinished", text, other=str(barrier))
     if unread:
         grid.finding("never-read", f"{unread} bytes that TMA brought were never read")

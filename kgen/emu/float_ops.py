@@ -1,6 +1,7 @@
 """Floating-point instructions: f32, f64, f16, bf16 and the packed pairs.
 
-Source  PTX ISA 9.7.3 (floating point), 9.7.4 (half precision). Approximate forms are computed exactly.
+Source  PTX ISA 9.7.3 (floating point), 9.7.4 (half precision). Approximate forms are computed
+        exactly.
 """
 
 from __future__ import annotations
@@ -110,7 +111,9 @@ def float_operation(root: str, options: list[str], kind: str) -> Operation | Non
     if root in ("min", "max"):
         if options == ["NaN"] and kind == "f32":
             return typed(kind, (kind, kind), lambda a, b: _minmax_nan(root, a, b))
-        return typed(kind, (kind, kind), lambda a, b: alu.minmax(root, a, b)) if not options else None
+        return (
+            typed(kind, (kind, kind), lambda a, b: alu.minmax(root, a, b)) if not options else None
+        )
     saturates = "sat" in options
     directed = next((o for o in options if o in ("rz", "rm", "rp")), None)
     others = [o for o in options if o not in ("sat", directed)]

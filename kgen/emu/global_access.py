@@ -35,7 +35,9 @@ def _distinct(allocation: Allocation, granules: np.ndarray) -> list[tuple[int, i
 
 
 def check_read(warp: Warp, allocation: Allocation, offsets: np.ndarray, size: int, pc: int) -> None:
-    """Earlier writes of these bytes must be visible. Inputs are never written, so they need no check."""
+    """Earlier writes of these bytes must be visible. Inputs are never written, so they need no
+    check.
+    """
     if allocation.array.role == "in":
         return
     grid, knows, name = warp.grid, warp.order.knows, allocation.array.name
@@ -68,7 +70,9 @@ def check_write(
     pc: int,
     atomic: bool = False,
 ) -> None:
-    """The launch's rules, and earlier writes of the same bytes, which must be ordered before this one."""
+    """The launch's rules, and earlier writes of the same bytes, which must be ordered before this
+    one.
+    """
     grid, knows, name = warp.grid, warp.order.knows, allocation.array.name
     for fault in grid.memory.write_faults(allocation, offsets, size):
         grid.finding(fault.kind, fault.text, warp, pc, name)

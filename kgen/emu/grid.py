@@ -1,4 +1,6 @@
-"""One run of one launch under one schedule: builds the machine, steps warps, and lets operations happen."""
+"""One run of one launch under one schedule: builds the machine, steps warps, and lets operations
+happen.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from .shadow import Footprint
 
 
-class Stop(Exception):
+class RunStoppedError(Exception):
     """The run cannot go on: something is not modelled, or a trap was reached."""
 
 
@@ -50,8 +52,10 @@ class Grid:
         self.shared_bytes = program.registers.static_bytes + launch.dynamic_shared_bytes
         if self.shared_bytes > MAX_SHARED_BYTES:
             raise EmulatorError(
-                f"launch of {launch.kernel}: dynamic_shared_bytes: {launch.dynamic_shared_bytes} and "
-                f"{program.registers.static_bytes} static bytes are over the limit of {MAX_SHARED_BYTES}"
+                f"launch of {launch.kernel}: dynamic_shared_bytes: {launch.dynamic_shared_bytes} "
+                f"and "
+                f"{program.registers.static_bytes} static bytes are over the limit of "
+                f"{MAX_SHARED_BYTES}"
             )
         self.memory = GlobalMemory(launch.arrays)
         self.parameters = Parameters(program.kernel, launch, self.memory)
@@ -89,8 +93,8 @@ class Grid:
                 number // grid[0] % grid[1],
                 number // (grid[0] * grid[1]),
             )
-            corner = tuple(p // c for p, c in zip(position, cluster))
-            inner = tuple(p % c for p, c in zip(position, cluster))
+            corner = tuple(p // c for p, c in zip(position, cluster, strict=True))
+            inner = tuple(p % c for p, c in zip(position, cluster, strict=True))
             home = clusters.setdefault(corner, Cluster(size))
             rank = inner[0] + cluster[0] * (inner[1] + cluster[1] * inner[2])
             cta = Cta(self, home, number, position, rank)
@@ -109,7 +113,9 @@ class Grid:
         return WgmmaState(set(self.program.wgmma_registers))
 
     def check_open_products(self, warp: Warp) -> None:
-        """A warp is about to learn something: its uncommitted products must have been in order before."""
+        """A warp is about to learn something: its uncommitted products must have been in order
+        before.
+        """
         from .wgmma import check_products
 
         check_products(warp, warp.wgmma.open)
@@ -123,7 +129,7 @@ class Grid:
         try:
             with np.errstate(all="ignore"):
                 self._loop()
-        except Stop:
+        except RunStoppedError:
             pass
         else:
             check_end(self)
@@ -149,7 +155,7 @@ class Grid:
         while True:
             if self.steps > self.max_steps:
                 endless_findings(self)
-                raise Stop
+                raise RunStoppedError
             if not self.ready:
                 if self.pending:
                     self._happen(schedule.choose(self.pending))
@@ -157,7 +163,7 @@ class Grid:
                     self._resume_polls()
                 elif any(warp.fragments for warp in self.warps):
                     deadlock_findings(self)
-                    raise Stop
+                    raise RunStoppedError
                 else:
                     return
                 continue
@@ -181,7 +187,8 @@ class Grid:
     def _next_fragment(self, warp: Warp) -> tuple[Fragment | None, int]:
         """The runnable fragment with the lowest pc, and the pc at which it should look for company.
 
-        Fragments at the same pc merge. While a lower fragment is parked, the others go no further than the next
+        Fragments at the same pc merge. While a lower fragment is parked, the others go no further
+        than the next
         instruction that all lanes must execute together.
         """
         fragments = warp.fragments
@@ -274,7 +281,10 @@ class Grid:
     def _partial(self, warp: Warp, fragment: Fragment, pc: int) -> None:
         lanes = warp.live_lanes()
         if fragment.count < lanes:
-            text = f"{fragment.count} of {lanes} lanes reach an instruction that all lanes must execute together"
+            text = (
+                f"{fragment.count} of {lanes} lanes reach an instruction that all lanes must "
+                f"execute together"
+            )
             self.finding("partial-warp", text, warp, pc)
 
     def _unmodelled(self, warp: Warp, pc: int) -> None:
@@ -284,7 +294,7 @@ class Grid:
             warp,
             pc,
         )
-        raise Stop
+        raise RunStoppedError
 
     def end_fragment(self, warp: Warp, fragment: Fragment) -> None:
         """The lanes of a fragment end."""
@@ -365,7 +375,8 @@ class Grid:
             self._resume_polls()
 
     def force(self, operations: list[AsyncOp]) -> None:
-        """A wait for these operations: they happen now, after what is before them in their pipes."""
+        """A wait for these operations: they happen now, after what is before them in their pipes.
+        """
         for operation in operations:
             if operation.done:
                 continue

@@ -1,6 +1,8 @@
-"""Source text for the common integer instructions, so that they need no call: a speed layer over semantics.py.
+"""Source text for the common integer instructions, so that they need no call: a speed layer over
+semantics.py.
 
-`scalar(...)` gives a Python expression over unsigned ints; `vector(...)` a statement over register rows. Either
+`scalar(...)` gives a Python expression over unsigned ints; `vector(...)` a statement over register
+rows. Either
 answers None where semantics.py has to be called. The tests hold both to the same results.
 """
 
@@ -45,7 +47,9 @@ def _signed(text: str, bits: int) -> str:
 
 
 def scalar(opcode: str, args: list[str]) -> str | None:
-    """A Python expression for uniform operands given as text, each an unsigned int (predicates: 0 or 1)."""
+    """A Python expression for uniform operands given as text, each an unsigned int (predicates: 0
+    or 1).
+    """
     root, options, kind = _split(opcode)
     if kind == "pred":
         return _scalar_predicate(root, args)
@@ -176,7 +180,8 @@ def vector(opcode: str, args: list[str], is_row: list[bool], out: str, where: st
         return f"invert({args[0]},out={out}{where})"
     if root in ("shl", "shr") and is_row[0] and _below(args[1], bits):
         if root == "shr" and signed:
-            return f"right_shift({args[0]}.view(i{bits // 8}),{args[1]},out={out}.view(i{bits // 8}){where})"
+            view = f"view(i{bits // 8})"
+            return f"right_shift({args[0]}.{view},{args[1]},out={out}.{view}{where})"
         return f"{'left' if root == 'shl' else 'right'}_shift({args[0]},{args[1]},out={out}{where})"
     if root == "setp" and len(options) == 1 and options[0] in _COMPARE:
         return _vector_compare(options[0], args, is_row, bits, signed, out, where)
@@ -200,6 +205,7 @@ def _vector_compare(
     function = _COMPARE[name][1]
     if signed and name not in ("eq", "ne"):
         args = [
-            f"{a}.view(i{bits // 8})" if row else _signed(a, bits) for a, row in zip(args, is_row)
+            f"{a}.view(i{bits // 8})" if row else _signed(a, bits)
+            for a, row in zip(args, is_row, strict=True)
         ]
     return f"{function}({args[0]},{args[1]},out={out}{where})"

@@ -1,8 +1,11 @@
-"""Integer instructions of PTX as numpy functions; arguments already have the numpy type of the operand.
+"""Integer instructions of PTX as numpy functions; arguments already have the numpy type of the
+operand.
 
-INTEGER maps a form, e.g. "mul.hi", to (function, number of sources, {operand index: its own PTX type});
+INTEGER maps a form, e.g. "mul.hi", to (function, number of sources, {operand index: its own PTX
+type});
 index -1 is the result. WIDE holds the forms whose result is twice as wide.
-Source  PTX ISA chapter 9.7.1 (integer arithmetic), 9.7.2 (extended precision), 9.7.8 (logic and shift)
+Source  PTX ISA chapter 9.7.1 (integer arithmetic), 9.7.2 (extended precision), 9.7.8 (logic and
+        shift)
 """
 
 from __future__ import annotations
@@ -139,14 +142,17 @@ def _per_value(function: Callable[[int, int], int]) -> Callable[[Row], Row]:
 
 
 def find_leading(a: Row) -> Row:
-    """bfind: position of the most significant bit that is not the sign; all ones if there is none."""
+    """bfind: position of the most significant bit that is not the sign; all ones if there is none.
+    """
     value = np.where(a < 0, ~a, a) if a.dtype.kind == "i" else a
     result = np.frompyfunc(lambda v: (int(v).bit_length() - 1) & 0xFFFFFFFF, 1, 1)(value)
     return np.asarray(result, object).astype(np.uint64)
 
 
 def permute(a: Row, b: Row, selector: Row) -> Row:
-    """prmt, default mode: four selected bytes of {b, a}; bit 3 of a selector replicates the byte's sign."""
+    """prmt, default mode: four selected bytes of {b, a}; bit 3 of a selector replicates the byte's
+    sign.
+    """
     both = (b.astype(np.uint64) << np.uint64(32)) | a
     result = np.zeros(np.broadcast_shapes(a.shape, b.shape, selector.shape), np.uint32)
     for index in range(4):
@@ -197,7 +203,9 @@ PERMUTE_MODES: dict[str, Callable[[Row, Row, Row], Row]] = {
     "rc8": _replicated(lambda s: [s] * 4),
     "ecl": _replicated(lambda s: _clipped_edges(s, True)),
     "ecr": _replicated(lambda s: _clipped_edges(s, False)),
-    "rc16": _replicated(lambda s: [(s & np.uint32(1)) * np.uint32(2) + np.uint32(i & 1) for i in range(4)]),
+    "rc16": _replicated(
+        lambda s: [(s & np.uint32(1)) * np.uint32(2) + np.uint32(i & 1) for i in range(4)]
+    ),
 }
 
 
@@ -227,7 +235,9 @@ def bit_mask(position: Row, length: Row, wrap: bool) -> Row:
         position, length = position & np.uint32(31), length & np.uint32(31)
     start = np.minimum(position, 32).astype(np.uint64)
     size = np.minimum(length, 32).astype(np.uint64)
-    return ((((np.uint64(1) << size) - np.uint64(1)) << start) & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    return ((((np.uint64(1) << size) - np.uint64(1)) << start) & np.uint64(0xFFFFFFFF)).astype(
+        np.uint32
+    )
 
 
 def extend(a: Row, bits: Row, wrap: bool) -> Row:
@@ -244,7 +254,9 @@ def extend(a: Row, bits: Row, wrap: bool) -> Row:
 
 
 def dot_product(a_signed: bool, b_signed: bool, halves: int) -> Callable[[Row, Row, Row], Row]:
-    """dp4a (halves = -1) and dp2a (halves 0: .lo, 1: .hi): c plus the sum of the products of packed elements."""
+    """dp4a (halves = -1) and dp2a (halves 0: .lo, 1: .hi): c plus the sum of the products of packed
+    elements.
+    """
 
     def field(row: Row, index: int, bits: int, signed: bool) -> Row:
         value = (row >> np.uint32(index * bits)).astype(f"u{bits // 8}")

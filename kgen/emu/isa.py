@@ -1,4 +1,6 @@
-"""What an instruction reads and writes, and whether its result is the same in every lane. Static facts only."""
+"""What an instruction reads and writes, and whether its result is the same in every lane. Static
+facts only.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,33 @@ from dataclasses import dataclass
 from .ptx import SINK, Imm, Instruction, Mem, Operand, Pair, Reg, Vec, registers_of
 
 _NO_RESULT = frozenset(
-    "st stmatrix bra brx bar barrier fence membar ret exit trap brkpt setmaxnreg red cp prefetch prefetchu"
-    " griddepcontrol nanosleep applypriority discard tensormap call multimem pmevent".split()
+    [
+        "st",
+        "stmatrix",
+        "bra",
+        "brx",
+        "bar",
+        "barrier",
+        "fence",
+        "membar",
+        "ret",
+        "exit",
+        "trap",
+        "brkpt",
+        "setmaxnreg",
+        "red",
+        "cp",
+        "prefetch",
+        "prefetchu",
+        "griddepcontrol",
+        "nanosleep",
+        "applypriority",
+        "discard",
+        "tensormap",
+        "call",
+        "multimem",
+        "pmevent",
+    ]
 )
 _NO_RESULT_FORMS = (
     "mbarrier.init",
@@ -20,12 +47,24 @@ _NO_RESULT_FORMS = (
     "wgmma.wait_group",
 )
 VARYING_SPECIALS = frozenset(
-    "%tid.x %tid.y %tid.z %laneid %lanemask_eq %lanemask_le %lanemask_lt %lanemask_ge %lanemask_gt".split()
+    [
+        "%tid.x",
+        "%tid.y",
+        "%tid.z",
+        "%laneid",
+        "%lanemask_eq",
+        "%lanemask_le",
+        "%lanemask_lt",
+        "%lanemask_ge",
+        "%lanemask_gt",
+    ]
 )
 # Results that differ between lanes even when every operand is the same.
-_PER_LANE = frozenset("atom ldmatrix movmatrix mma wgmma elect addc subc madc".split())
+_PER_LANE = frozenset(
+    ["atom", "ldmatrix", "movmatrix", "mma", "wgmma", "elect", "addc", "subc", "madc"]
+)
 # Results that are the same in every participating lane whatever the operands.
-_PER_WARP = frozenset("vote activemask redux".split())
+_PER_WARP = frozenset(["vote", "activemask", "redux"])
 
 
 @dataclass(frozen=True)
@@ -46,7 +85,9 @@ def has_result(instruction: Instruction) -> bool:
 
 
 def effects(instruction: Instruction) -> Effects:
-    """Registers written and read. A guarded write also reads its destination, which keeps the old value."""
+    """Registers written and read. A guarded write also reads its destination, which keeps the old
+    value.
+    """
     writes: list[str] = []
     reads: list[str] = []
     sources = instruction.operands
@@ -54,7 +95,7 @@ def effects(instruction: Instruction) -> Effects:
         destination = instruction.operands[0]
         sources = instruction.operands[1:]
         if not isinstance(destination, Mem):
-            writes += [n for n in registers_of(destination)]
+            writes += list(registers_of(destination))
         else:
             reads += registers_of(destination)
     for operand in sources:
@@ -72,7 +113,8 @@ def varying_results(
 ) -> tuple[str, ...]:
     """The written registers that may differ between lanes, given the registers known to vary.
 
-    constants holds registers that are defined once, by a constant: a shuffle from such a lane is uniform.
+    constants holds registers that are defined once, by a constant: a shuffle from such a lane is
+    uniform.
     """
     root = instruction.root
     facts = effects(instruction)

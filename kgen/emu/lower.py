@@ -1,6 +1,7 @@
 """ALU instructions -> one Python function per straight-line run.
 
-Uniform results are Python integer arithmetic, varying ones numpy operations over 32 lanes. Runs of one opcode over
+Uniform results are Python integer arithmetic, varying ones numpy operations over 32 lanes. Runs of
+one opcode over
 many registers (the conversions of an epilogue) become one operation over a matrix of registers.
 """
 
@@ -44,10 +45,28 @@ def one1(value: int) -> np.ndarray:
     return np.array([bool(value)])
 
 
-_UFUNCS = (
-    "add subtract multiply bitwise_and bitwise_or bitwise_xor invert left_shift right_shift equal not_equal less"
-    " less_equal greater greater_equal logical_and logical_or logical_xor logical_not copyto"
-).split()
+_UFUNCS = [
+    "add",
+    "subtract",
+    "multiply",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "invert",
+    "left_shift",
+    "right_shift",
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "logical_not",
+    "copyto",
+]
 _NAMESPACE: dict[str, object] = {name: getattr(np, name) for name in _UFUNCS}
 _NAMESPACE |= {"sx32": sx32, "sx64": sx64, "one1": one1, "one32": one32, "one64": one64}
 _NAMESPACE |= {"i4": np.int32, "i8": np.int64, "f4": np.float32}
@@ -55,7 +74,9 @@ _NAMESPACE |= {"i4": np.int32, "i8": np.int64, "f4": np.float32}
 
 @dataclass(frozen=True)
 class Run:
-    """A compiled straight-line run: `execute(warp, uniform, rows32, rows64, rowsp, matrix32, mask)`."""
+    """A compiled straight-line run: `execute(warp, uniform, rows32, rows64, rowsp, matrix32,
+    mask)`.
+    """
 
     execute: Callable[..., None]
     start: int
@@ -182,7 +203,7 @@ class Lowering:
         masked: bool,
     ) -> list[str] | None:
         texts: list[str] = []
-        for source, kind in zip(sources, found.sources):
+        for source, kind in zip(sources, found.sources, strict=True):
             text = self._text(source, bits_of(kind))
             if text is None:
                 return None
@@ -220,7 +241,7 @@ class Lowering:
     def _call(self, found: Operation, texts: list[str], rows: list[bool]) -> str:
         name = self._constant_name(found.run)
         args = []
-        for text, is_row, kind in zip(texts, rows, found.sources):
+        for text, is_row, kind in zip(texts, rows, found.sources, strict=True):
             bits = bits_of(kind)
             wrap = "one1" if bits == 1 else "one64" if bits == 64 else "one32"
             args.append(text if is_row else f"{wrap}({text})")
@@ -239,7 +260,9 @@ class Lowering:
         )
 
     def _cvta(self, instruction: Instruction, masked: bool) -> list[str] | None:
-        """Generic addresses of shared memory sit in their own window; the other spaces are their own addresses."""
+        """Generic addresses of shared memory sit in their own window; the other spaces are their
+        own addresses.
+        """
         destination, source = instruction.operands
         bits = bits_of(instruction.type)
         if not instruction.has("shared") and not instruction.has("shared::cta"):

@@ -1,4 +1,6 @@
-"""The machine: grid, clusters, CTAs, warps, and fragments (the lanes of a warp that share a program counter)."""
+"""The machine: grid, clusters, CTAs, warps, and fragments (the lanes of a warp that share a program
+counter).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class Wait:
 class Fragment:
     """Lanes that execute together. Each fragment has its own copy of the uniform registers."""
 
-    __slots__ = ("pc", "mask", "full", "count", "leader", "uniform", "waiting")
+    __slots__ = ("count", "full", "leader", "mask", "pc", "uniform", "waiting")
 
     def __init__(self, pc: int, mask: np.ndarray, uniform: list[int]) -> None:
         self.pc = pc
@@ -62,7 +64,7 @@ class Warp:
         self.rowsp = list(np.zeros((max(1, registers.counts["rowsp"]), WARP_LANES), bool))
         self.order = OrderTracker(index, grid.warp_count)
         self.threads = min(WARP_LANES, cta.threads - number * WARP_LANES)
-        mask = _LANES < self.threads
+        mask = self.threads > _LANES
         self.fragments = [Fragment(0, mask, [0] * registers.counts["uniform"])]
         self.queued = False
         self.issued = 0  # warp-instructions
@@ -84,7 +86,7 @@ class Warp:
     def _specials(self) -> dict[str, np.ndarray | int]:
         cta, launch = self.cta, self.grid.launch
         thread = _LANES + np.uint32(WARP_LANES * self.number)
-        x, y, z = (np.uint32(size) for size in launch.block)
+        x, y, _z = (np.uint32(size) for size in launch.block)
         values: dict[str, np.ndarray | int] = {
             "%tid.x": thread % x,
             "%tid.y": thread // x % y,

@@ -14,7 +14,7 @@ from .fragments import matrix_access, mma_a, mma_accumulator, mma_b
 from .isa import vector_items
 from .machine import Cta, Fragment
 from .numerics import accumulate, decode_tile
-from .program import Handler, Outcome, Program, Unmodelled, handles, require
+from .program import Handler, Outcome, Program, UnmodelledError, handles, require
 from .ptx import Instruction, Operand
 from .registers import WARP_LANES
 from .shadow import WORD, Footprint
@@ -127,7 +127,7 @@ def load_matrix(program: Program, instruction: Instruction, pc: int) -> Handler:
         places[: 8 * count] = offsets
         halves = cta.shared16[layout.addresses(places) // 2]
         words = np.ascontiguousarray(np.moveaxis(halves, 1, 2)).view(np.uint32)[..., 0]
-        for setter, word in zip(setters, words):
+        for setter, word in zip(setters, words, strict=True):
             setter(warp, fragment, active, word)
         return None
 
@@ -177,10 +177,10 @@ def multiply(program: Program, instruction: Instruction, pc: int) -> Handler:
         or words[1] not in ("f32", "f16", "s32")
         or words[1] != words[4]
     ):
-        raise Unmodelled(f"{instruction.opcode}: its form")
+        raise UnmodelledError(f"{instruction.opcode}: its form")
     dtype, atype, btype, k = words[1], words[2], words[3], int(shape.group(1))
     if atype not in _BYTES or btype not in _BYTES or _BYTES[atype] != _BYTES[btype]:
-        raise Unmodelled(f"{instruction.opcode}: {atype} x {btype}")
+        raise UnmodelledError(f"{instruction.opcode}: {atype} x {btype}")
     size = _BYTES[atype]
     a_map, b_map, c_map = mma_a(k, size), mma_b(k, size), mma_accumulator(dtype)
     kind = "s32.satfinite" if instruction.has("satfinite") else dtype
@@ -197,7 +197,7 @@ def multiply(program: Program, instruction: Instruction, pc: int) -> Handler:
         b_map.registers,
         c_map.registers,
     ):
-        raise Unmodelled(f"{instruction.opcode}: register counts")
+        raise UnmodelledError(f"{instruction.opcode}: register counts")
 
     def run(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         def matrix(getters: list, layout, width: int) -> np.ndarray:
@@ -215,7 +215,9 @@ def multiply(program: Program, instruction: Instruction, pc: int) -> Handler:
         )
         bits = np.ascontiguousarray(total.astype(values)).view(f"u{width}")
         parts = np.moveaxis(c_map.gather(bits), 1, 2)
-        for setter, word in zip(setters, np.ascontiguousarray(parts).view(np.uint32)[..., 0]):
+        for setter, word in zip(
+            setters, np.ascontiguousarray(parts).view(np.uint32)[..., 0], strict=True
+        ):
             setter(warp, fragment, active, word)
         return None
 

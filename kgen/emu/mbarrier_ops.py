@@ -13,7 +13,7 @@ import numpy as np
 
 from .machine import Fragment, Wait
 from .order import HAPPENED, AsyncOp, Knowledge
-from .program import Handler, Outcome, Program, Unmodelled, handles, require
+from .program import Handler, Outcome, Program, UnmodelledError, handles, require
 from .ptx import SINK, Instruction, Mem, Operand
 from .registers import SHARED_BASE
 from .shadow import Footprint
@@ -41,7 +41,9 @@ class MbarrierWait(Wait):
 
 
 def find(warp: Warp, address: int, pc: int) -> Mbarrier | None:
-    """The mbarrier at an address, ordered after its initialisation; None, with a finding, if there is no such thing."""
+    """The mbarrier at an address, ordered after its initialisation; None, with a finding, if there
+    is no such thing.
+    """
     place = resolve(warp, address, pc)
     if place is None:
         return None
@@ -74,7 +76,8 @@ def complete(warp: Warp, barrier: Mbarrier) -> None:
     for index, seen in barrier.lagging():
         other = grid.warps[index]
         text = (
-            f"phase {barrier.phase} of {barrier} can complete before {other.name} has seen phase {seen.phase}:"
+            f"phase {barrier.phase} of {barrier} can complete before {other.name} has seen phase "
+            f"{seen.phase}:"
             " its parity may be mistaken"
         )
         grid.finding("phase-lag", text, other, seen.pc, other=str(barrier))
@@ -106,7 +109,9 @@ def arrive(
 
 
 def complete_bytes(operation: AsyncOp, barrier: Mbarrier, size: int, issued: Knowledge) -> None:
-    """complete_tx of an asynchronous copy: its data is published, and the order of its issue, no more."""
+    """complete_tx of an asynchronous copy: its data is published, and the order of its issue, no
+    more.
+    """
     bit = 1 << operation.number
     barrier.gathered.join_order(issued)
     barrier.gathered.completed |= bit
@@ -162,7 +167,9 @@ def invalidate(program: Program, instruction: Instruction, pc: int) -> Handler:
 def _per_address(
     program: Program, operand: Operand, act: Callable[[Warp, Fragment, np.ndarray, int], None]
 ) -> Handler:
-    """Runs `act(warp, fragment, lanes, address)` once for each distinct address among the active lanes."""
+    """Runs `act(warp, fragment, lanes, address)` once for each distinct address among the active
+    lanes.
+    """
     assert isinstance(operand, Mem)
     if not program.registers.is_varying(operand.base):
         single = program.registers.address(operand)
@@ -235,10 +242,12 @@ def expect(program: Program, instruction: Instruction, pc: int) -> Handler:
 
 @handles("mbarrier.try_wait", "mbarrier.test_wait")
 def wait(program: Program, instruction: Instruction, pc: int) -> Handler:
-    """try_wait parks, after answering "not yet" once; test_wait answers, and parks when it asks again with nothing changed."""
+    """try_wait parks, after answering "not yet" once; test_wait answers, and parks when it asks
+    again with nothing changed.
+    """
     require(instruction, "try_wait", "test_wait", "parity", *_ORDER, *_SPACES)
     if instruction.has("shared::cluster"):
-        raise Unmodelled(f"{instruction.opcode}: a wait on another CTA's mbarrier")
+        raise UnmodelledError(f"{instruction.opcode}: a wait on another CTA's mbarrier")
     registers = program.registers
     answer = registers.setter(instruction.operands[0])
     address = registers.address(instruction.operands[1])
@@ -293,7 +302,10 @@ def observe(warp: Warp, barrier: Mbarrier, pc: int, relaxed: bool) -> None:
     key = (barrier.cta.number, barrier.offset)
     before = warp.seen_phase.get(key, -1)
     if seen > before + 1:
-        text = f"sees phase {seen} of {barrier}, having last seen phase {before}: a completion was skipped"
+        text = (
+            f"sees phase {seen} of {barrier}, having last seen phase {before}: a completion was "
+            f"skipped"
+        )
         warp.grid.finding("phase-skipped", text, warp, pc)
     warp.seen_phase[key] = seen
     barrier.observers[warp.index] = Observation(seen, warp.order.now, pc)

@@ -1,6 +1,7 @@
 """Loads and stores through the generic proxy: ld, st, atom, red, in global and shared memory.
 
-Memory is sequentially consistent here, apart from asynchronous delay; what acquire and release add is order.
+Memory is sequentially consistent here, apart from asynchronous delay; what acquire and release add
+is order.
 Source  PTX ISA 9.7.9.8 (ld), 9.7.9.11 (st), 9.7.13.6 (atom), 9.7.13.7 (red), chapter 8
 """
 
@@ -19,7 +20,7 @@ from .machine import Cta, Fragment, Wait
 from .memory import Allocation
 from .operation import bits_of
 from .order import Knowledge
-from .program import Handler, Outcome, Program, Unmodelled, handles, require
+from .program import Handler, Outcome, Program, UnmodelledError, handles, require
 from .ptx import SINK, Instruction
 from .registers import PARAM_WINDOW, SHARED_WINDOW, WARP_LANES
 from .shadow import WORD, Footprint
@@ -28,9 +29,12 @@ from .shared_access import check_mbarriers, in_bounds, resolve
 if TYPE_CHECKING:
     from .machine import Warp
 
-_HINTS = ("L1::evict_last", "L1::evict_first", "L1::no_allocate", "L1::evict_normal", "L1::evict_unchanged",
-          "L2::64B", "L2::128B", "L2::256B", "L2::cache_hint", "L2::evict_first", "L2::evict_last", "L2::evict_normal",
-          "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt")  # fmt: skip
+_HINTS = (
+    *(f"L1::{hint}" for hint in ("evict_last", "evict_first", "evict_normal", "evict_unchanged")),
+    *(f"L2::{hint}" for hint in ("64B", "128B", "256B", "cache_hint")),
+    *(f"L2::{hint}" for hint in ("evict_last", "evict_first", "evict_normal")),
+    *("L1::no_allocate", "nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt"),
+)
 _SPACES = ("global", "shared", "shared::cta", "shared::cluster", "generic")
 _SEMANTICS = (
     "weak",
@@ -130,7 +134,7 @@ def locate(warp: Warp, access: Access, addresses: np.ndarray, pc: int, verb: str
             return None
         return SharedPlace(cta, offsets)
     if PARAM_WINDOW <= low < SHARED_WINDOW:
-        raise Unmodelled("a generic access to the parameters")
+        raise UnmodelledError("a generic access to the parameters")
     allocation, fault = grid.memory.locate(addresses, access.bytes)
     if allocation is None:
         assert fault is not None
@@ -221,7 +225,9 @@ def release_to(warp: Warp, addresses: np.ndarray, access: Access) -> None:
 
 
 def _poll(warp: Warp, fragment: Fragment, pc: int, values: np.ndarray, where: str) -> bool:
-    """Whether this read repeats one that gave the same, with nothing changed since: the warp may rest."""
+    """Whether this read repeats one that gave the same, with nothing changed since: the warp may
+    rest.
+    """
     state = (pc, warp.grid.version, values.tobytes())
     if warp.polled == state:
         warp.polled = (-1, -1, None)
@@ -235,7 +241,9 @@ def _poll(warp: Warp, fragment: Fragment, pc: int, values: np.ndarray, where: st
 
 
 def _setters(program: Program, instruction: Instruction, size: int) -> Callable[..., None]:
-    """Writes (lanes, elements) into the destination registers; signed types are extended to the register."""
+    """Writes (lanes, elements) into the destination registers; signed types are extended to the
+    register.
+    """
     items = vector_items(instruction.operands[0])
     setters = [program.registers.setter(item) for item in items]
     signed = instruction.type[0] == "s" and size < 4
@@ -296,7 +304,7 @@ def _rows(
 @handles("st")
 def store(program: Program, instruction: Instruction, pc: int) -> Handler:
     if instruction.has("async") or instruction.has("bulk"):
-        raise Unmodelled(f"instruction {instruction.opcode}")
+        raise UnmodelledError(f"instruction {instruction.opcode}")
     access = parse_access(instruction)
     addresses = program.registers.addresses(instruction.operands[0])
     values = _rows(program, vector_items(instruction.operands[1]), 8 * access.size)
@@ -321,11 +329,11 @@ _ATOMIC = ("add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas",
 def atomic(program: Program, instruction: Instruction, pc: int) -> Handler:
     """atom d, [a], b [, c] and red [a], b; lanes are served in order."""
     if instruction.has("async"):
-        raise Unmodelled(f"instruction {instruction.opcode}")
+        raise UnmodelledError(f"instruction {instruction.opcode}")
     access = parse_access(instruction, *_ATOMIC)
     operation = next((p for p in instruction.parts if p in _ATOMIC), "")
     if operation != "cas" and not is_modelled(operation, instruction.type):
-        raise Unmodelled(f"{instruction.opcode}: {operation}.{instruction.type}")
+        raise UnmodelledError(f"{instruction.opcode}: {operation}.{instruction.type}")
     has_result = instruction.root == "atom"
     pointer, *sources = instruction.operands[1:] if has_result else instruction.operands
     addresses = program.registers.addresses(pointer)

@@ -1,6 +1,8 @@
-"""Mutants: copies of a kernel with one synchronisation, copy or fence instruction deleted, skipped or altered.
+"""Mutants: copies of a kernel with one synchronisation, copy or fence instruction deleted, skipped
+or altered.
 
-They measure the emulator: a mutant that no finding and no wrong result betrays is either equivalent to the kernel, or a
+They measure the emulator: a mutant that no finding and no wrong result betrays is either equivalent
+to the kernel, or a
 gap of the emulator.
 """
 
@@ -19,9 +21,12 @@ from .launch import Launch
 from .program import Program
 from .ptx import Imm, Instruction, Kernel, Mem, Operand, Reg
 
-_DELETED = ("fence", "bar.", "barrier.", "mbarrier.arrive", "mbarrier.init", "mbarrier.expect_tx", "wgmma.fence",
-            "wgmma.commit_group", "wgmma.wait_group", "cp.async.bulk", "cp.reduce.async.bulk", "stmatrix",
-            "membar", "st.release", "red.release")  # fmt: skip
+_DELETED = (
+    *("fence", "membar", "bar.", "barrier.", "st.release", "red.release", "stmatrix"),
+    *("mbarrier.arrive", "mbarrier.init", "mbarrier.expect_tx"),
+    *("wgmma.fence", "wgmma.commit_group", "wgmma.wait_group"),
+    *("cp.async.bulk", "cp.reduce.async.bulk"),
+)
 _NOTHING = Instruction("pmevent", ())
 
 
@@ -97,7 +102,7 @@ def _changes(
         yield "skip", _like(instruction, "setp.eq.b32", (operands[0], Imm(0), Imm(0)))
         if instruction.has("parity"):
             yield from _altered(instruction, 2, constants, lambda v: {v ^ 1}, "parity")
-    if opcode.startswith("wgmma.wait_group") or opcode.startswith("cp.async.bulk.wait_group"):
+    if opcode.startswith(("wgmma.wait_group", "cp.async.bulk.wait_group")):
         allowed = operands[0]
         if isinstance(allowed, Imm):
             yield "wait for one less:", _replace(instruction, 0, Imm(allowed.value + 1))
@@ -147,7 +152,9 @@ def run(
     max_steps: int,
     all_runs: bool,
 ) -> tuple[set[tuple[str, str]], bool]:
-    """(findings, wrong result) over cases and schedules; stops at the first finding unless all_runs."""
+    """(findings, wrong result) over cases and schedules; stops at the first finding unless
+    all_runs.
+    """
     program = apply(kernel, edits)
     findings: set[tuple[str, str]] = set()
     wrong = False
@@ -191,7 +198,9 @@ def partners(
     schedules: Sequence[str],
     max_steps: int,
 ) -> list[str]:
-    """Fences and waits without which the survivor is needed: deleting both brings a finding that the other alone does not."""
+    """Fences and waits without which the survivor is needed: deleting both brings a finding that
+    the other alone does not.
+    """
     kernel = program.kernel
     found: list[str] = []
     for other in mutants(kernel):
@@ -205,7 +214,7 @@ def partners(
         both, both_wrong = run(
             kernel, [survivor.edit, other.edit], cases, schedules, max_steps, all_runs=True
         )
-        if both - alone or both_wrong and not alone_wrong:
+        if both - alone or (both_wrong and not alone_wrong):
             found.append(f"{kernel.code[other.pc].opcode} at {program.place(other.pc)}")
     return found
 
@@ -216,7 +225,8 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     caught = sum(outcome.caught for outcome in outcomes)
     total = len(outcomes)
     lines = [
-        f"{total} mutants: {by_finding} caught by a finding, {caught} in all ({100 * caught / max(total, 1):.1f} %)"
+        f"{total} mutants: {by_finding} caught by a finding, {caught} in all "
+        f"({100 * caught / max(total, 1):.1f} %)"
     ]
     for outcome in outcomes:
         if outcome.caught and not outcome.findings:

@@ -1,4 +1,6 @@
-"""Matrix operands in shared memory: decoded once per content, with a summary of where their elements came from."""
+"""Matrix operands in shared memory: decoded once per content, with a summary of where their
+elements came from.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ def footprints(operands: tuple[Named, ...]) -> tuple[Footprint, ...]:
 class Tile:
     """An operand's values (rows, k), and its origin if all of it came through TMA.
 
-    k           K coordinate of each column, or None where the origin is unknown or a column mixes several
+    k           K coordinate of each column, or None where the origin is unknown or a column mixes
+                several
     mixed_row   a row whose K coordinates differ from row 0, or -1
     split_row   a row that mixes rows of the matrix, or -1
     """
@@ -63,7 +66,9 @@ class Tile:
 
 
 class TileCache:
-    """Tiles by descriptor, valid until their bytes change: the four warpgroups of a CTA read the same B."""
+    """Tiles by descriptor, valid until their bytes change: the four warpgroups of a CTA read the
+    same B.
+    """
 
     def __init__(self) -> None:
         self._tiles: dict[Named, tuple[int, Tile]] = {}

@@ -73,7 +73,10 @@ def write(value: Row, kind: str) -> Row:
 def typed(result: str, sources: tuple[str, ...], function: Function) -> Operation:
     def run(*rows: Row) -> Row:
         with np.errstate(all="ignore"):
-            return write(function(*[read(row, kind) for row, kind in zip(rows, sources, strict=True)]), result)
+            return write(
+                function(*[read(row, kind) for row, kind in zip(rows, sources, strict=True)]),
+                result,
+            )
 
     return Operation(result, sources, run)
 

@@ -1,10 +1,15 @@
-"""What a warp knows of the others: two clocks, and the asynchronous operations it has seen complete.
+"""What a warp knows of the others: two clocks, and the asynchronous operations it has seen
+complete.
 
-HAPPENED  the latest step of every warp that is ordered before this point (control order). Decides whether an
+HAPPENED  the latest step of every warp that is ordered before this point (control order). Decides
+          whether an
           overwrite may hit a reader, and whether a barrier phase can run ahead of an observer.
-VISIBLE   the latest step whose generic-proxy writes can be read here (release / acquire). Always behind HAPPENED:
-          the completion of a TMA load proves that its issuer got so far, yet publishes none of the issuer's writes.
-ASYNC     the part of VISIBLE that the async proxy sees too; raised to VISIBLE by fence.proxy.async anywhere on
+VISIBLE   the latest step whose generic-proxy writes can be read here (release / acquire). Always
+          behind HAPPENED:
+          the completion of a TMA load proves that its issuer got so far, yet publishes none of the
+          issuer's writes.
+ASYNC     the part of VISIBLE that the async proxy sees too; raised to VISIBLE by fence.proxy.async
+          anywhere on
           the path.
 
 Completions are one bit per operation, so that seeing operation k says nothing of k - 1.
@@ -68,7 +73,8 @@ class Knowledge:
 class AsyncOp:
     """One asynchronous operation: it was issued, and the schedule decides when `run` happens.
 
-    number        its bit in Knowledge; a store has a second one, `write_number`, for its writes to global memory
+    number        its bit in Knowledge; a store has a second one, `write_number`, for its writes to
+                  global memory
     reads         shared memory that must not change before it is over
     pipe          operations of one pipe run in the order of issue
     """
@@ -92,7 +98,7 @@ class AsyncOp:
 class OrderTracker:
     """Per-warp order state: what it knows, and what fences hold back or carry."""
 
-    __slots__ = ("index", "knows", "now", "fenced", "deferred")
+    __slots__ = ("deferred", "fenced", "index", "knows", "now")
 
     def __init__(self, index: int, warps: int) -> None:
         self.index = index  # of the warp in the grid
@@ -135,7 +141,9 @@ class OrderTracker:
             self.deferred.join(published)
 
     def fence(self) -> None:
-        """fence.acq_rel / fence.sc / membar: completes earlier relaxed acquires, starts later relaxed releases."""
+        """fence.acq_rel / fence.sc / membar: completes earlier relaxed acquires, starts later
+        relaxed releases.
+        """
         if self.deferred is not None:
             self.knows.join(self.deferred)
             self.deferred = None

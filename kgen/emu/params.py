@@ -1,4 +1,6 @@
-"""The parameter buffer of a launch. Tensor maps keep their identity: the 128 bytes are never decoded."""
+"""The parameter buffer of a launch. Tensor maps keep their identity: the 128 bytes are never
+decoded.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +22,22 @@ class Parameters:
         where = f"launch of {launch.kernel}: arguments"
         if len(launch.arguments) != len(kernel.params):
             raise EmulatorError(
-                f"{where}: {len(launch.arguments)} arguments for the {len(kernel.params)} parameters of {kernel.name}"
+                f"{where}: {len(launch.arguments)} arguments for the {len(kernel.params)} "
+                f"parameters of {kernel.name}"
             )
         offsets = kernel.param_offsets()
         total = max((offsets[p.name] + p.bytes for p in kernel.params), default=0)
         self.data = bytearray(total)
         self.maps: dict[int, TensorMap] = {}
-        for index, (param, argument) in enumerate(zip(kernel.params, launch.arguments)):
+        for index, (param, argument) in enumerate(
+            zip(kernel.params, launch.arguments, strict=True)
+        ):
             at = offsets[param.name]
             if isinstance(argument, TensorMap):
                 if param.bytes != TENSOR_MAP_BYTES:
                     raise EmulatorError(
-                        f"{where}[{index}]: a tensor map has {TENSOR_MAP_BYTES} bytes, {param.name} has {param.bytes}"
+                        f"{where}[{index}]: a tensor map has {TENSOR_MAP_BYTES} bytes, "
+                        f"{param.name} has {param.bytes}"
                     )
                 base = memory.by_name[argument.array].base
                 argument.validate(base)
@@ -40,7 +46,8 @@ class Parameters:
             raw = self._bytes(argument, memory)
             if len(raw) != param.bytes:
                 raise EmulatorError(
-                    f"{where}[{index}]: {len(raw)} bytes given, parameter {param.name} has {param.bytes}"
+                    f"{where}[{index}]: {len(raw)} bytes given, parameter {param.name} has "
+                    f"{param.bytes}"
                 )
             self.data[at : at + len(raw)] = raw
 

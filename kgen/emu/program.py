@@ -1,6 +1,8 @@
-"""A kernel made ready to run: analysed, its ALU runs compiled on demand, every other instruction bound to a handler.
+"""A kernel made ready to run: analysed, its ALU runs compiled on demand, every other instruction
+bound to a handler.
 
-A handler is a function (warp, fragment, active lanes) -> outcome. It is built once per instruction, with its
+A handler is a function (warp, fragment, active lanes) -> outcome. It is built once per instruction,
+with its
 operands resolved, and shared by all grids, schedules and shapes.
 """
 
@@ -27,12 +29,13 @@ Builder = Callable[["Program", Instruction, int], Handler]
 _BUILDERS: dict[str, Builder] = {}
 
 
-class Unmodelled(Exception):
+class UnmodelledError(Exception):
     """This instruction, or one of its modifiers, is not modelled."""
 
 
 def handles(*prefixes: str) -> Callable[[Builder], Builder]:
-    """Registers a builder for opcodes that begin with one of the prefixes; the longest prefix wins."""
+    """Registers a builder for opcodes that begin with one of the prefixes; the longest prefix wins.
+    """
 
     def register(builder: Builder) -> Builder:
         for prefix in prefixes:
@@ -46,7 +49,7 @@ def require(instruction: Instruction, *allowed: str) -> None:
     """Every modifier must be one that the builder models."""
     for modifier in instruction.parts[1:]:
         if modifier not in allowed:
-            raise Unmodelled(f"{instruction.opcode}: modifier .{modifier}")
+            raise UnmodelledError(f"{instruction.opcode}: modifier .{modifier}")
 
 
 def _builder_for(opcode: str) -> Builder | None:
@@ -69,7 +72,7 @@ class Program:
         self.constants = isa.single_constants(kernel.code)
         self.wgmma_registers = frozenset(
             name
-            for instruction, facts in zip(self.code, self.flow.effects)
+            for instruction, facts in zip(self.code, self.flow.effects, strict=True)
             if instruction.opcode.startswith("wgmma.mma_async")
             for name in (*facts.writes, *self._a_registers(instruction))
         )
@@ -93,7 +96,9 @@ class Program:
         )
 
     def _wgmma_touch(self, pc: int) -> frozenset[str]:
-        """Registers of wgmma instructions that a handler reads or writes; wgmma itself looks after its own."""
+        """Registers of wgmma instructions that a handler reads or writes; wgmma itself looks after
+        its own.
+        """
         if self.code[pc].root == "wgmma":
             return frozenset()
         facts = self.flow.effects[pc]
@@ -126,7 +131,7 @@ class Program:
             return None
         try:
             handler = builder(self, instruction, pc)
-        except Unmodelled as reason:
+        except UnmodelledError as reason:
             self.unmodelled[pc] = str(reason)
             return None
         except (KeyError, AssertionError, IndexError, AttributeError) as reason:

@@ -1,6 +1,8 @@
-"""PTX as objects: operands, instructions, kernels. Reading the text is parser.py; meaning is everybody else's.
+"""PTX as objects: operands, instructions, kernels. Reading the text is parser.py; meaning is
+everybody else's.
 
-Names follow the PTX ISA. Registers are unique over a kernel: a register that an inline-asm block declares
+Names follow the PTX ISA. Registers are unique over a kernel: a register that an inline-asm block
+declares
 in its own braces carries the number of its scope ("p@3").
 """
 
@@ -78,7 +80,9 @@ SINK = Sym("_")  # the operand `_`: a result that nobody wants
 
 @dataclass(frozen=True)
 class Location:
-    """A line of the CUDA source; `inlined_at` is the line of the call that brought it into the kernel."""
+    """A line of the CUDA source; `inlined_at` is the line of the call that brought it into the
+    kernel.
+    """
 
     file: str = ""
     line: int = 0
@@ -123,7 +127,8 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Variable:
-    """A declared variable or parameter; `bytes` is 0 for an extern array (dynamic shared memory)."""
+    """A declared variable or parameter; `bytes` is 0 for an extern array (dynamic shared memory).
+    """
 
     name: str
     bytes: int
@@ -147,7 +152,8 @@ class Kernel:
     maxnreg: int = 0
 
     def param_offsets(self) -> dict[str, int]:
-        """Byte offset of each parameter in the parameter buffer (natural alignment, ISA section 7)."""
+        """Byte offset of each parameter in the parameter buffer (natural alignment, ISA section 7).
+        """
         offsets: dict[str, int] = {}
         at = 0
         for param in self.params:

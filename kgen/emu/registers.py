@@ -1,6 +1,7 @@
 """Where each register lives, and how operands are read and written at run time.
 
-A uniform register is one Python integer in the fragment's list `uniform`; a varying one is a row of 32 lanes in
+A uniform register is one Python integer in the fragment's list `uniform`; a varying one is a row of
+32 lanes in
 the warp: `rows32` (registers of up to 32 bits), `rows64`, `rowsp` (predicates).
 """
 
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
     from .machine import Fragment, Warp
 
 WARP_LANES = 32
-# Windows of the generic address space. Values are the emulator's own; only their being disjoint matters.
+# Windows of the generic address space. Values are the emulator's own; only their being disjoint
+# matters.
 SHARED_WINDOW = 0x7F00_0000_0000
 PARAM_WINDOW = 0x7E00_0000_0000
-# The first 1024 bytes of shared memory belong to the system on sm_90 (facts: 1024 B reserved per CTA).
+# The first 1024 bytes of shared memory belong to the system on sm_90 (facts: 1024 B reserved per
+# CTA).
 SHARED_BASE = 1024
 
 Getter = Callable[["Warp", "Fragment"], int]
@@ -34,7 +37,8 @@ Setter = Callable[["Warp", "Fragment", np.ndarray, object], None]
 
 @dataclass(frozen=True)
 class Slot:
-    """kind: "uniform", "rows32", "rows64" or "rowsp"; index into that store; bits of the register."""
+    """kind: "uniform", "rows32", "rows64" or "rowsp"; index into that store; bits of the register.
+    """
 
     kind: str
     index: int
@@ -78,7 +82,9 @@ class RegisterFile:
         return None
 
     def scalar(self, operand: Operand, bits: int = 32) -> Getter:
-        """Reads an operand that must be the same in all active lanes: the first active lane's value."""
+        """Reads an operand that must be the same in all active lanes: the first active lane's
+        value.
+        """
         if isinstance(operand, Reg):
             slot = self.slots[operand.name]
             index = slot.index

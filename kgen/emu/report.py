@@ -1,6 +1,7 @@
 """Findings and verdicts.
 
-Verdicts are ordered error > incomplete > review > clean: the worst finding decides. `incomplete` means that the
+Verdicts are ordered error > incomplete > review > clean: the worst finding decides. `incomplete`
+means that the
 emulator met something it does not model, or stopped at its bound, so nothing can be concluded.
 """
 
@@ -50,7 +51,7 @@ KINDS: dict[str, Level] = {
     "unmodelled": "incomplete",
     "partial-warp": "review",  # an .aligned or .sync instruction reached by part of a warp
     "exited-warps": "review",  # a barrier that completes only because warps have ended
-    "mbarrier-unfinished": "review",  # pending arrivals of a phase that was begun and never completed
+    "mbarrier-unfinished": "review",  # a phase was begun and never completed
 }
 
 
@@ -121,7 +122,9 @@ class RunReport:
 
 @dataclass
 class Coverage:
-    """What one or several runs reached. Instructions count by index, mbarriers by byte offset in shared memory."""
+    """What one or several runs reached. Instructions count by index, mbarriers by byte offset in
+    shared memory.
+    """
 
     instructions: int = 0
     executed: set[int] = field(default_factory=set)
@@ -144,9 +147,11 @@ class Coverage:
         return sorted(set(range(self.instructions)) - self.executed - self.exempt)
 
     def gaps(self, rings: set[int] | None = None) -> list[str]:
-        """What no case reached: instructions, rings that wrapped fewer than two times, idle one-shot barriers.
+        """What no case reached: instructions, rings that wrapped fewer than two times, idle one-
+        shot barriers.
 
-        rings: offsets of the mbarriers that form rings; None takes those that completed more than one phase.
+        rings: offsets of the mbarriers that form rings; None takes those that completed more than
+        one phase.
         """
         found = [f"never executed: {self.places.get(pc, str(pc))}" for pc in self.missing]
         for offset, phases in sorted(self.phases.items()):
@@ -231,7 +236,9 @@ class Judgement:
 
 
 def judge(reports: list[Report], rings: set[int] | None = None) -> Judgement:
-    """Coverage counts over the union of the cases: what no case reached makes the verdict incomplete."""
+    """Coverage counts over the union of the cases: what no case reached makes the verdict
+    incomplete.
+    """
     coverage = Coverage()
     findings: list[Finding] = []
     for report in reports:

@@ -1,8 +1,11 @@
 """The meaning of every modelled ALU instruction, as a function of register rows.
 
-A row is a numpy array of unsigned register contents: uint32 for registers of up to 32 bits (narrow ones are
-zero-extended), uint64 for 64-bit registers, bool for predicates. Functions are elementwise, any shape.
-Source  PTX ISA chapter 9.7.1 - 9.7.9 (integer, floating point, comparison, logic and shift, data movement)
+A row is a numpy array of unsigned register contents: uint32 for registers of up to 32 bits (narrow
+ones are
+zero-extended), uint64 for 64-bit registers, bool for predicates. Functions are elementwise, any
+shape.
+Source  PTX ISA chapter 9.7.1 - 9.7.9 (integer, floating point, comparison, logic and shift, data
+        movement)
 """
 
 from __future__ import annotations
@@ -173,7 +176,7 @@ def _mov(root: str, modifiers: list[str]) -> Operation | None:
 
 
 _BUILDERS: dict[str, Callable[[str, list[str]], Operation | None]] = {
-    **{name: _arithmetic for name in FLOAT_ROOTS},
+    **dict.fromkeys(FLOAT_ROOTS, _arithmetic),
     **{form.split(".")[0]: _arithmetic for form in INTEGER},
     "setp": _setp,
     "selp": _selp,

@@ -1,6 +1,8 @@
-"""Shadow of a CTA's shared memory: who wrote and read each word last, and where TMA's elements came from.
+"""Shadow of a CTA's shared memory: who wrote and read each word last, and where TMA's elements came
+from.
 
-Words are 4 bytes. A writer is a warp (its index in the grid) or an asynchronous operation (negative).
+Words are 4 bytes. A writer is a warp (its index in the grid) or an asynchronous operation
+(negative).
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ def operation_of(writer: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Footprint:
-    """Bytes lo..hi of shared memory; `words` lists the touched words where they are not all of them."""
+    """Bytes lo..hi of shared memory; `words` lists the touched words where they are not all of
+    them.
+    """
 
     lo: int
     hi: int
@@ -115,7 +119,9 @@ class SharedShadow:
     def read_conflicts(
         self, warp: Warp, footprint: Footprint, by_async: bool
     ) -> Iterator[Conflict]:
-        """Unwritten bytes, writes that are not visible, and generic writes that the async proxy cannot see."""
+        """Unwritten bytes, writes that are not visible, and generic writes that the async proxy
+        cannot see.
+        """
         index = footprint.index
         for writer, stamp, count in _pairs(self.writer[index], self.stamp[index]):
             if writer == NOBODY:
@@ -170,7 +176,10 @@ class SharedShadow:
                 "race", f"{verb} bytes written by {other} with no order between them", other
             )
         elif writer != warp.index and knows.clock[VISIBLE, writer] < stamp:
-            text = f"{verb} bytes written by {other}: ordered, but no release and acquire makes them visible"
+            text = (
+                f"{verb} bytes written by {other}: ordered, but no release and acquire makes them "
+                f"visible"
+            )
             yield Conflict("not-visible", text, other)
         elif by_async and knows.clock[ASYNC, writer] < stamp:
             text = f"the async proxy {verb} bytes that {other} wrote through the generic proxy"
@@ -254,4 +263,6 @@ def _pairs(writers: np.ndarray, stamps: np.ndarray) -> list[tuple[int, int, int]
         return [(int(first), int(stamp), writers.size)]
     both = (writers.astype(np.int64) << 32) | stamps
     values, counts = np.unique(both, return_counts=True)
-    return [(int(v) >> 32, int(v) & 0xFFFFFFFF, int(c)) for v, c in zip(values, counts)]
+    return [
+        (int(v) >> 32, int(v) & 0xFFFFFFFF, int(c)) for v, c in zip(values, counts, strict=True)
+    ]

@@ -1,4 +1,6 @@
-"""Shared-memory addresses at run time: which CTA, which bytes, and the checks that every access passes."""
+"""Shared-memory addresses at run time: which CTA, which bytes, and the checks that every access
+passes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ OFFSET_MASK = (1 << OFFSET_BITS) - 1
 
 
 def resolve(warp: Warp, address: int, pc: int) -> tuple[Cta, int] | None:
-    """A shared (or generic) address -> CTA of the cluster and byte offset; None, with a finding, if there is none."""
+    """A shared (or generic) address -> CTA of the cluster and byte offset; None, with a finding, if
+    there is none.
+    """
     if address >= SHARED_WINDOW:
         address -= SHARED_WINDOW
     rank, offset = address >> OFFSET_BITS, address & OFFSET_MASK
@@ -31,7 +35,9 @@ def resolve(warp: Warp, address: int, pc: int) -> tuple[Cta, int] | None:
 
 
 def note_remote(warp: Warp, cta: Cta, pc: int) -> None:
-    """A warp reaches into another CTA, which must not have ended, and must not end before it knows of this."""
+    """A warp reaches into another CTA, which must not have ended, and must not end before it knows
+    of this.
+    """
     cta.remote_steps[warp.index] = warp.order.now
     if not cta.live_warps:
         text = f"reaches into the shared memory of CTA {cta.number}, which has ended"
@@ -56,7 +62,9 @@ def check_mbarriers(warp: Warp, cta: Cta, lo: int, hi: int, pc: int) -> None:
 
 
 def check_cta_exit(warp: Warp) -> None:
-    """The last warp of a CTA ends: everything that reaches into its shared memory must be over, and known to be."""
+    """The last warp of a CTA ends: everything that reaches into its shared memory must be over, and
+    known to be.
+    """
     cta, grid = warp.cta, warp.grid
     knows = cta.exit_knowledge
     if knows is None:
@@ -64,10 +72,16 @@ def check_cta_exit(warp: Warp) -> None:
     for index, step in cta.remote_steps.items():
         if knows.clock[0, index] < step:
             other = grid.warps[index].name
-            text = f"CTA {cta.number} ends with no order after the accesses of {other} to its shared memory"
+            text = (
+                f"CTA {cta.number} ends with no order after the accesses of {other} to its shared "
+                f"memory"
+            )
             grid.finding("cluster-exit", text, warp, other=other)
     for number in cta.remote_operations:
         if not knows.completed >> number & 1:
             what = grid.describe_operation(number)
-            text = f"CTA {cta.number} ends without having waited for {what}, which writes its shared memory"
+            text = (
+                f"CTA {cta.number} ends without having waited for {what}, which writes its shared "
+                f"memory"
+            )
             grid.finding("cluster-exit", text, warp, other=what)

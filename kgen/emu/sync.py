@@ -1,7 +1,9 @@
-"""State of the synchronisation objects: mbarriers, named barriers, the cluster barrier, the register pool.
+"""State of the synchronisation objects: mbarriers, named barriers, the cluster barrier, the
+register pool.
 
 Only the objects and their transitions; the instructions that use them are in sync_ops.py.
-Source  PTX ISA 9.7.13 (parallel synchronisation), 9.7.13.15 (mbarrier), facts/hopper.md sections 5 and 8
+Source  PTX ISA 9.7.13 (parallel synchronisation), 9.7.13.15 (mbarrier), facts/hopper.md sections 5
+        and 8
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ class Observation:
 class Mbarrier:
     """An mbarrier object. A phase is over when neither arrivals nor bytes are pending.
 
-    Knowledge gathers over phases: each arrival is a read-modify-write of the same object, so later phases carry
+    Knowledge gathers over phases: each arrival is a read-modify-write of the same object, so later
+    phases carry
     what earlier ones published.
     """
 
@@ -63,10 +66,15 @@ class Mbarrier:
         return f"mbarrier +{self.offset - SHARED_BASE} of CTA {self.cta.number}"
 
     def state(self) -> str:
-        return f"phase {self.phase}, pending arrivals {self.pending} of {self.expected}, pending bytes {self.tx}"
+        return (
+            f"phase {self.phase}, pending arrivals {self.pending} of {self.expected}, pending "
+            f"bytes {self.tx}"
+        )
 
     def has_completed(self, parity: int) -> bool:
-        """Whether the phase of this parity, the latest one, is over. A fresh barrier counts as past parity 1."""
+        """Whether the phase of this parity, the latest one, is over. A fresh barrier counts as past
+        parity 1.
+        """
         return (self.phase & 1) != (parity & 1)
 
     def arrive(self, count: int) -> bool:
@@ -78,7 +86,8 @@ class Mbarrier:
         return True
 
     def lagging(self) -> list[tuple[int, Observation]]:
-        """Warps whose observation of the previous phase is not ordered before the end of this one."""
+        """Warps whose observation of the previous phase is not ordered before the end of this one.
+        """
         clock = self.gathered.clock[HAPPENED]
         return [
             (warp, seen)
@@ -124,7 +133,9 @@ class NamedBarrier:
 
 @dataclass(eq=False)
 class ClusterBarrier:
-    """barrier.cluster: every thread of the cluster arrives, then waits; ended threads count as arrived."""
+    """barrier.cluster: every thread of the cluster arrives, then waits; ended threads count as
+    arrived.
+    """
 
     generation: int = 0
     arrived: int = 0  # threads
@@ -138,7 +149,8 @@ class ClusterBarrier:
 
 @dataclass(eq=False)
 class RegisterPool:
-    """Registers of the CTA's SM that no warp holds. setmaxnreg.dec gives to it, .inc takes from it."""
+    """Registers of the CTA's SM that no warp holds. setmaxnreg.dec gives to it, .inc takes from it.
+    """
 
     free: int = 0  # registers, over all threads
     waiters: list[Waiter] = field(default_factory=list)
@@ -150,8 +162,9 @@ REGISTERS_PER_SM = 65536
 def launch_cap(threads: int) -> int:
     """Registers per thread that a CTA of this many threads can have at launch.
 
-    The file is split over four SM quadrants of 16384 registers, warps are dealt to them in turn, and the
+    The file is split over four SM quadrants of 16384 registers, warps are dealt to them in turn,
+    and the
     allocation is in units of 8. Source: facts/hopper.md section 0.3
     """
-    warps_per_quadrant = -(-(-(-threads // 32)) // 4)
+    warps_per_quadrant = -(-threads // 128)
     return min(255, 16384 // (32 * warps_per_quadrant) // 8 * 8)

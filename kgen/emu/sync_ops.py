@@ -1,6 +1,7 @@
 """Barriers, fences, setmaxnreg, and what the end of a warp means to them.
 
-Source  PTX ISA 9.7.13 (bar, barrier.cluster, fence, membar), 9.7.20 (setmaxnreg); facts/hopper.md sections 3, 8, 9
+Source  PTX ISA 9.7.13 (bar, barrier.cluster, fence, membar), 9.7.20 (setmaxnreg); facts/hopper.md
+        sections 3, 8, 9
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from .machine import Cluster, Fragment, Wait
 from .operation import bits_of
 from .order import HAPPENED, Knowledge
-from .program import BLOCKED, Handler, Outcome, Program, Unmodelled, handles, require
+from .program import BLOCKED, Handler, Outcome, Program, UnmodelledError, handles, require
 from .ptx import Imm, Instruction, Not
 from .registers import SHARED_WINDOW, WARP_LANES
 from .shared_access import OFFSET_BITS, OFFSET_MASK, check_cta_exit
@@ -41,7 +42,9 @@ def named_barrier(program: Program, instruction: Instruction, pc: int) -> Handle
     """bar[.cta].sync / .arrive / .red a [, threads]; .red also has a result and a predicate."""
     if instruction.has("warp"):
         return _warp_barrier(program, instruction, pc)
-    require(instruction, "cta", "sync", "arrive", "red", "popc", "and", "or", "aligned", "u32", "pred")
+    require(
+        instruction, "cta", "sync", "arrive", "red", "popc", "and", "or", "aligned", "u32", "pred"
+    )
     reduces = instruction.has("red")
     operands = instruction.operands[1:-1] if reduces else instruction.operands
     number = program.registers.scalar(operands[0])
@@ -61,7 +64,9 @@ def named_barrier(program: Program, instruction: Instruction, pc: int) -> Handle
             return None
         barrier = cta.barriers.setdefault(identifier, NamedBarrier(identifier))
         if barrier.threads and barrier.threads != threads:
-            text = f"{threads} threads, but the warps at barrier {identifier} gave {barrier.threads}"
+            text = (
+                f"{threads} threads, but the warps at barrier {identifier} gave {barrier.threads}"
+            )
             warp.grid.finding("barrier-count", text, warp, pc)
         barrier.threads = threads
         barrier.arrived += WARP_LANES if whole_warps else int(np.count_nonzero(active))
@@ -146,7 +151,10 @@ class ClusterWait(Wait):
     def describe(self) -> str:
         barrier = self.cluster.barrier
         total = sum(WARP_LANES * len(cta.warps) for cta in self.cluster.ctas)
-        return f"waits at the cluster barrier, generation {barrier.generation}: {barrier.arrived} of {total} threads"
+        return (
+            f"waits at the cluster barrier, generation {barrier.generation}: {barrier.arrived} of "
+            f"{total} threads"
+        )
 
 
 @handles("barrier.cluster.arrive")
@@ -278,15 +286,18 @@ def set_registers(program: Program, instruction: Instruction, pc: int) -> Handle
     require(instruction, "inc", "dec", "sync", "aligned", "u32")
     operand = instruction.operands[0]
     if not isinstance(operand, Imm):
-        raise Unmodelled(f"{instruction.opcode} with a register operand")
+        raise UnmodelledError(f"{instruction.opcode} with a register operand")
     wanted = operand.value
     grows = instruction.has("inc")
 
     def change(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         if wanted % 8 or not 24 <= wanted <= 256:
             warp.grid.finding("operand", f"{wanted} is not a multiple of 8 in 24..256", warp, pc)
-        if grows and wanted < warp.registers or not grows and wanted > warp.registers:
-            text = f"{instruction.opcode} {wanted}, but the warp has {warp.registers} registers per thread"
+        if (grows and wanted < warp.registers) or (not grows and wanted > warp.registers):
+            text = (
+                f"{instruction.opcode} {wanted}, but the warp has {warp.registers} registers per "
+                f"thread"
+            )
             warp.grid.finding("registers", text, warp, pc)
         pool = warp.cta.pool
         need = (wanted - warp.registers) * WARP_LANES

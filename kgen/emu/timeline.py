@@ -1,4 +1,6 @@
-"""The timeline of a run as Chrome trace events, which Perfetto opens. Time is emulated: one tick per warp-instruction."""
+"""The timeline of a run as Chrome trace events, which Perfetto opens. Time is emulated: one tick
+per warp-instruction.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The tensor memory accelerator: cp.async.bulk.tensor loads, stores and reductions.
 
-A load fills shared memory and takes its bytes off an mbarrier; a store or reduction reads shared memory later, and is
+A load fills shared memory and takes its bytes off an mbarrier; a store or reduction reads shared
+memory later, and is
 waited for through bulk groups. Non-tensor bulk copies are in bulk.py.
 Source  PTX ISA 9.7.9.27 (bulk copies); facts/hopper.md section 6
 """
@@ -59,7 +60,9 @@ def coordinates(program: Program, operand: Mem) -> list[Getter]:
 
 
 def per_lane(active: np.ndarray, fragment: Fragment, act: Callable[[], None]) -> None:
-    """Bulk copies are issued by every active thread on its own; `act` reads the operands of the leader."""
+    """Bulk copies are issued by every active thread on its own; `act` reads the operands of the
+    leader.
+    """
     before = fragment.leader
     for lane in np.flatnonzero(active):
         fragment.leader = int(lane)
@@ -157,7 +160,10 @@ def _load(
         if barrier is None:
             return
         if not barrier.fenced:
-            text = f"{barrier} is used by TMA, and no fence published its initialisation to the async proxy"
+            text = (
+                f"{barrier} is used by TMA, and no fence published its initialisation to the "
+                f"async proxy"
+            )
             grid.finding("missing-init-fence", text, warp, pc)
             barrier.fenced = True
         targets.append((cta, barrier))
@@ -193,7 +199,10 @@ def _check_box(
     if at.size and (
         int(at.min()) < 0 or int(at.max()) + tensor_map.element_bytes > allocation.data.size
     ):
-        text = f"the box reaches byte {int(at.max())} of {allocation.array.name}, which has {allocation.data.size}"
+        text = (
+            f"the box reaches byte {int(at.max())} of {allocation.array.name}, which has "
+            f"{allocation.data.size}"
+        )
         warp.grid.finding("global-bounds", text, warp, pc, allocation.array.name)
 
 
@@ -221,7 +230,8 @@ def _arrived(
     targets: list[tuple[Cta, Mbarrier]],
     issued: Knowledge,
 ) -> None:
-    """The bytes are in shared memory of every destination, and each mbarrier learns of its share."""
+    """The bytes are in shared memory of every destination, and each mbarrier learns of its share.
+    """
     warp, pc = operation.warp, operation.pc
     bits = _fetch(tensor_map, allocation, box)
     size = tensor_map.element_bytes

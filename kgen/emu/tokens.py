@@ -11,7 +11,8 @@ _TOKEN = re.compile(
       (?P<comment> //[^\n]* | /\*.*?\*/ )
     | (?P<string> "[^"\n]*" )
     | (?P<word> [A-Za-z_.$%][\w.$%]*(?:::[A-Za-z_][\w.$%]*)* )
-    | (?P<number> -?0[fF][0-9a-fA-F]{8}\b | -?0[dD][0-9a-fA-F]{16}\b | -?0[xX][0-9a-fA-F]+U? | -?\d+(?:\.\d+)?U? )
+    | (?P<number> -?0[fF][0-9a-fA-F]{8}\b | -?0[dD][0-9a-fA-F]{16}\b | -?0[xX][0-9a-fA-F]+U? |
+    -?\d+(?:\.\d+)?U? )
     | (?P<mark> [{}\[\](),;:|@!<>=+*-] )
     )""",
     re.S | re.X,

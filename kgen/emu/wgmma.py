@@ -1,6 +1,7 @@
 """The wgmma instructions of sm_90a.
 
-A wgmma.mma_async is issued by the four warps of a warpgroup and runs later: it reads shared memory through the
+A wgmma.mma_async is issued by the four warps of a warpgroup and runs later: it reads shared memory
+through the
 async proxy, and owns its registers until wgmma.wait_group.
 Source  PTX ISA 9.7.15 (wgmma); facts/hopper.md sections 2 - 4
 """
@@ -18,7 +19,7 @@ from .machine import Cta, Fragment, Wait
 from .numerics import decode_tile, round_sum
 from .operands import Named, OperandShape, Tile, footprints
 from .order import AsyncOp
-from .program import Handler, Outcome, Program, Unmodelled, handles, require
+from .program import Handler, Outcome, Program, UnmodelledError, handles, require
 from .ptx import Imm, Instruction, Operand, Reg, Vec
 from .shared_access import in_bounds
 from .wgmma_state import WgmmaCall
@@ -58,29 +59,37 @@ def parse_form(program: Program, instruction: Instruction) -> Form:
     parts = [part for part in instruction.parts[2:] if part not in ("sync", "aligned", "satfinite")]
     shape = _SHAPE.fullmatch(parts[0]) if len(parts) == 4 else None
     if shape is None:
-        raise Unmodelled(f"{instruction.opcode}: its form")
+        raise UnmodelledError(f"{instruction.opcode}: its form")
     n, k = int(shape.group(1)), int(shape.group(2))
     dtype, atype, btype = parts[1:]
     integers = {"s8", "u8"}
     if atype not in _BYTES or btype not in _BYTES or dtype not in ("f32", "f16", "s32"):
-        raise Unmodelled(f"{instruction.opcode}: types {dtype} {atype} {btype}")
+        raise UnmodelledError(f"{instruction.opcode}: types {dtype} {atype} {btype}")
     size = _BYTES[atype]
     if k != _K[size] or _BYTES[btype] != size or n % 8 or not 8 <= n <= 256:
-        raise Unmodelled(f"{instruction.opcode}: no such shape for {atype} x {btype}")
-    if (dtype == "s32") != (atype in integers) or dtype == "f16" and atype in ("bf16", "tf32"):
-        raise Unmodelled(f"{instruction.opcode}: {dtype} does not accumulate {atype} x {btype}")
+        raise UnmodelledError(f"{instruction.opcode}: no such shape for {atype} x {btype}")
+    if (dtype == "s32") != (atype in integers) or (dtype == "f16" and atype in ("bf16", "tf32")):
+        raise UnmodelledError(
+            f"{instruction.opcode}: {dtype} does not accumulate {atype} x {btype}"
+        )
     a_operand = instruction.operands[1]
     from_registers = isinstance(a_operand, Vec)
     immediates = [o.value if isinstance(o, Imm) else 1 for o in instruction.operands[4:]]
     scales, trans = ([], immediates) if dtype == "s32" else (immediates[:2], immediates[2:])
     trans_a, trans_b = (0, trans[0] if trans else 0) if from_registers else (*trans, 0, 0)[:2]
     return Form(
-        n, k, dtype, atype, btype, instruction.has("satfinite"), int(np.prod(scales)) < 0 if scales else False,
-        OperandShape(64, k, atype, size, "mn" if trans_a else "k"),
-        OperandShape(n, k, btype, size, "mn" if trans_b else "k"),
-        _rows(program, a_operand) if from_registers else None,
-        _rows(program, instruction.operands[0]),
-    )  # fmt: skip
+        n=n,
+        k=k,
+        dtype=dtype,
+        atype=atype,
+        btype=btype,
+        satfinite=instruction.has("satfinite"),
+        negate=bool(scales) and int(np.prod(scales)) < 0,
+        a=OperandShape(64, k, atype, size, "mn" if trans_a else "k"),
+        b=OperandShape(n, k, btype, size, "mn" if trans_b else "k"),
+        a_registers=_rows(program, a_operand) if from_registers else None,
+        accumulators=_rows(program, instruction.operands[0]),
+    )
 
 
 def _rows(program: Program, operand: Operand) -> np.ndarray:
@@ -96,7 +105,7 @@ def _rows(program: Program, operand: Operand) -> np.ndarray:
 @handles("wgmma.mma_async")
 def multiply(program: Program, instruction: Instruction, pc: int) -> Handler:
     if instruction.has("sp"):
-        raise Unmodelled(f"{instruction.opcode}: sparse operands")
+        raise UnmodelledError(f"{instruction.opcode}: sparse operands")
     form = parse_form(program, instruction)
     registers = program.registers
     names = frozenset(
@@ -183,7 +192,8 @@ def _submit(grid: Grid, cta: Cta, call: WgmmaCall, pc: int) -> None:
 
 
 def check_products(warp: Warp, calls: list[WgmmaCall]) -> None:
-    """What some products of this warp read must have been written, and be visible to the async proxy.
+    """What some products of this warp read must have been written, and be visible to the async
+    proxy.
 
     Done once per commit group, over everything that the group reads.
     """
@@ -250,11 +260,16 @@ def _a_from_registers(form: Form, warps: list[Warp]) -> np.ndarray:
 
 
 def _check_origin(operation: AsyncOp, a: Tile, b: Tile) -> None:
-    """Elements that are multiplied with each other must have the same K in the matrices they came from."""
+    """Elements that are multiplied with each other must have the same K in the matrices they came
+    from.
+    """
     grid, warp, pc = operation.warp.grid, operation.warp, operation.pc
     for name, tile in (("A", a), ("B", b)):
         if tile.k is not None and tile.mixed_row >= 0:
-            text = f"row {tile.mixed_row} of {name} holds other K than row 0: swizzle, descriptor or coordinates are wrong"
+            text = (
+                f"row {tile.mixed_row} of {name} holds other K than row 0: swizzle, descriptor or "
+                f"coordinates are wrong"
+            )
             grid.finding("k-mismatch", text, warp, pc, other=name)
             return
         if tile.split_row >= 0:
@@ -301,7 +316,10 @@ class WgmmaWait(Wait):
 
     def describe(self) -> str:
         present = ", ".join(str(warp.number) for warp in self.call.warps)
-        return f"waits for {self.call.operation.describe()}, which only warps {present} of the warpgroup have issued"
+        return (
+            f"waits for {self.call.operation.describe()}, which only warps {present} of the "
+            f"warpgroup have issued"
+        )
 
 
 @handles("wgmma.wait_group")

@@ -1,4 +1,6 @@
-"""A warp's view of its warpgroup's asynchronous products: groups, and registers that they still own."""
+"""A warp's view of its warpgroup's asynchronous products: groups, and registers that they still
+own.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class WgmmaCall:
 
 
 class WgmmaState:
-    """unfenced: registers written since the last wgmma.fence; in_flight: registers of unfinished products."""
+    """unfenced: registers written since the last wgmma.fence; in_flight: registers of unfinished
+    products.
+    """
 
     def __init__(self, unfenced: set[str]) -> None:
         self.unfenced = unfenced

@@ -10,13 +10,13 @@ from kgen.emu import Launch, Report, emulate
 from kgen.emu.launch import Array, Constant, Pointer, Scalar
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
-DECLARATIONS = (
-    ".reg .pred %p<16>; .reg .b16 %h<16>; .reg .b32 %r<64>; .reg .b64 %rd<32>; .reg .f32 %f<32>; .reg .f64 %fd<8>;"
-)
+DECLARATIONS = ".reg .pred %p<16>; .reg .b16 %h<16>; .reg .b32 %r<64>; .reg .b64 %rd<32>; .reg .f32 %f<32>; .reg .f64 %fd<8>;"
 
 
 def text(body: str, params: str = "", shared: str = "") -> str:
-    """A kernel `k` with parameter `out`; %rd0 holds the address of the thread's own 8 bytes, %r0 the thread."""
+    """A kernel `k` with parameter `out`; %rd0 holds the address of the thread's own 8 bytes, %r0
+    the thread.
+    """
     extra = f", {params}" if params else ""
     return f"""{HEADER}
 .visible .entry k(.param .u64 out{extra})
@@ -34,7 +34,11 @@ def text(body: str, params: str = "", shared: str = "") -> str:
 
 
 def launch(
-    threads: int = 32, arguments: Sequence[Scalar] = (), ctas: int = 1, cluster: int = 1, shared: int = 0
+    threads: int = 32,
+    arguments: Sequence[Scalar] = (),
+    ctas: int = 1,
+    cluster: int = 1,
+    shared: int = 0,
 ) -> Launch:
     array = Array("out", "u64", (threads,), Constant(0), role="inout")
     return Launch(
@@ -49,7 +53,11 @@ def launch(
 
 
 def report(
-    body: str, threads: int = 32, schedules: Sequence[str] = ("early",), max_steps: int = 100_000, **options
+    body: str,
+    threads: int = 32,
+    schedules: Sequence[str] = ("early",),
+    max_steps: int = 100_000,
+    **options,
 ) -> Report:
     """Emulates `body`; options: params, shared (declarations), arguments, ctas, cluster."""
     source = text(body, options.pop("params", ""), options.pop("shared", ""))

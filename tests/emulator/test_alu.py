@@ -1,4 +1,6 @@
-"""ALU instructions against plain Python, in both forms that the lowering emits: uniform integers and rows of lanes."""
+"""ALU instructions against plain Python, in both forms that the lowering emits: uniform integers
+and rows of lanes.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +123,11 @@ def _program(opcode: str, widths: tuple[int, ...], wide: bool, varying: bool) ->
         loads.append(f"ld.global.u{width} {register}, [%rd3+{8 * position}];")
         names.append(register)
     result = "%rd9" if wide else "%r9"
-    store = "st.global.u64 [%rd0], %rd9;" if wide else "cvt.u64.u32 %rd9, %r9;\n st.global.u64 [%rd0], %rd9;"
+    store = (
+        "st.global.u64 [%rd0], %rd9;"
+        if wide
+        else "cvt.u64.u32 %rd9, %r9;\n st.global.u64 [%rd0], %rd9;"
+    )
     body = f"""
     ld.param.u64 %rd2, [in];
     mov.u32 %r40, 0;
@@ -230,7 +236,10 @@ FLOAT: dict[str, tuple[int, Callable[..., np.floating]]] = {
     "add.f32": (2, lambda a, b: a + b),
     "sub.rn.f32": (2, lambda a, b: a - b),
     "mul.f32": (2, lambda a, b: a * b),
-    "fma.rn.f32": (3, lambda a, b, c: np.float32(np.longdouble(a) * np.longdouble(b) + np.longdouble(c))),
+    "fma.rn.f32": (
+        3,
+        lambda a, b, c: np.float32(np.longdouble(a) * np.longdouble(b) + np.longdouble(c)),
+    ),
     "neg.f32": (1, lambda a: -a),
     "abs.f32": (1, abs),
     "max.f32": (2, lambda a, b: max(a, b)),
@@ -243,7 +252,9 @@ FLOAT: dict[str, tuple[int, Callable[..., np.floating]]] = {
 @given(data=st.data())
 @example(data=None)
 def test_f32_instruction(opcode, data):
-    """Against numpy's float32; products and sums of ordinary numbers, so that long double is exact enough."""
+    """Against numpy's float32; products and sums of ordinary numbers, so that long double is exact
+    enough.
+    """
     count, expected = FLOAT[opcode]
     from kgen.emu.semantics import operation
 
@@ -280,10 +291,18 @@ def test_many_conversions_become_one_operation():
         for i in range(8)
     )
     batch = "".join(f"cvt.rn.bf16x2.f32 %r{20 + i}, %f{2 * i + 1}, %f{2 * i};\n" for i in range(8))
-    setup = "".join(f"cvt.rn.f32.u32 %f{i}, %r0;\nmul.f32 %f{i}, %f{i}, 0f{0x3F800000 + i * 0x40000:08X};\n" for i in range(16))
-    total = "mov.u32 %r61, 0;\n" + "".join(f"mad.lo.u32 %r61, %r61, 31, %r{20 + i};\n" for i in range(8))
+    setup = "".join(
+        f"cvt.rn.f32.u32 %f{i}, %r0;\nmul.f32 %f{i}, %f{i}, 0f{0x3F800000 + i * 0x40000:08X};\n"
+        for i in range(16)
+    )
+    total = "mov.u32 %r61, 0;\n" + "".join(
+        f"mad.lo.u32 %r61, %r61, 31, %r{20 + i};\n" for i in range(8)
+    )
     end = "cvt.u64.u32 %rd9, %r61;\nst.global.u64 [%rd0], %rd9;"
-    results = [one_kernel.values("mov.u32 %r60, 0;\n" + setup + part + total + end) for part in (single, batch)]
+    results = [
+        one_kernel.values("mov.u32 %r60, 0;\n" + setup + part + total + end)
+        for part in (single, batch)
+    ]
     assert np.array_equal(*results)
     assert len(set(results[0].tolist())) > 16
 
@@ -317,5 +336,7 @@ def test_parameters_and_special_registers():
     cvt.s64.s32 %rd9, %r4;
     st.global.u64 [%rd0], %rd9;
 """
-    found = one_kernel.values(body, threads=64, params=".param .s32 number", arguments=[Scalar("s32", -2)])
+    found = one_kernel.values(
+        body, threads=64, params=".param .s32 number", arguments=[Scalar("s32", -2)]
+    )
     assert found.view(np.int64).tolist() == [-128 + t % 32 for t in range(64)]

@@ -1,4 +1,6 @@
-"""Input that cannot be run is refused with its line or field; what is not modelled makes the verdict incomplete."""
+"""Input that cannot be run is refused with its line or field; what is not modelled makes the
+verdict incomplete.
+"""
 
 from dataclasses import replace
 
@@ -34,23 +36,31 @@ def test_missing_argument():
 
 def test_argument_of_the_wrong_size():
     launch = mini.launch()
-    with pytest.raises(EmulatorError, match=r"arguments\[3\]: 8 bytes given, parameter steps has 4"):
+    with pytest.raises(
+        EmulatorError, match=r"arguments\[3\]: 8 bytes given, parameter steps has 4"
+    ):
         emulate(mini.PTX, replace(launch, arguments=(*launch.arguments[:3], Scalar("u64", 6))))
-    with pytest.raises(EmulatorError, match=r"arguments\[3\]: a tensor map has 128 bytes, steps has 4"):
+    with pytest.raises(
+        EmulatorError, match=r"arguments\[3\]: a tensor map has 128 bytes, steps has 4"
+    ):
         emulate(mini.PTX, replace(launch, arguments=(*launch.arguments[:3], launch.arguments[0])))
 
 
 def test_tensor_map_that_the_driver_refuses():
     launch = mini.launch()
     wide = replace(launch.arguments[0], box=(128, 64))  # type: ignore[type-var]
-    with pytest.raises(EmulatorError, match=r"box\[0\]: 128 x 2 B = 256 B is wider than the 128B swizzle"):
+    with pytest.raises(
+        EmulatorError, match=r"box\[0\]: 128 x 2 B = 256 B is wider than the 128B swizzle"
+    ):
         emulate(mini.PTX, replace(launch, arguments=(wide, *launch.arguments[1:])))
 
 
 def test_static_and_dynamic_shared_memory_together_over_the_limit():
     source = one_kernel.text("", shared=".shared .align 16 .b8 s[40000];")
     launch = replace(one_kernel.launch(), dynamic_shared_bytes=200000)
-    with pytest.raises(EmulatorError, match="200000 and 40000 static bytes are over the limit of 232448"):
+    with pytest.raises(
+        EmulatorError, match="200000 and 40000 static bytes are over the limit of 232448"
+    ):
         emulate(source, launch)
 
 
@@ -75,9 +85,18 @@ def test_unknown_schedule():
         ("frobnicate.b32 %r1, %r0;", "instruction frobnicate.b32"),
         ("add.weird.u32 %r1, %r0, 1;", "instruction add.weird.u32"),
         ("mbarrier.arrive.weird.shared::cta.b64 _, [%r1];", "modifier .weird"),
-        ("cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r0, %r0}], [%r1];", "modifier .im2col"),
-        ("wgmma.mma_async.sync.aligned.m64n12k16.f32.bf16.bf16 {%f0,%f1,%f2,%f3,%f4,%f5}, %rd1, %rd2, %p1, 1, 1, 0, 0;", "no such shape"),
-        ("wgmma.mma_async.sync.aligned.m64n8k16.f16.bf16.bf16 {%r1,%r2}, %rd1, %rd2, %p1, 1, 1, 0, 0;", "does not accumulate"),
+        (
+            "cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r0, %r0}], [%r1];",
+            "modifier .im2col",
+        ),
+        (
+            "wgmma.mma_async.sync.aligned.m64n12k16.f32.bf16.bf16 {%f0,%f1,%f2,%f3,%f4,%f5}, %rd1, %rd2, %p1, 1, 1, 0, 0;",
+            "no such shape",
+        ),
+        (
+            "wgmma.mma_async.sync.aligned.m64n8k16.f16.bf16.bf16 {%r1,%r2}, %rd1, %rd2, %p1, 1, 1, 0, 0;",
+            "does not accumulate",
+        ),
         ("call.uni helper, (%r0);", "instruction call.uni"),
         ("ld.local.u32 %r1, [%rd1];", "modifier .local"),
     ],
@@ -105,12 +124,18 @@ def test_memory_outside_every_array():
 
 
 def test_misaligned_access():
-    assert {f.kind for f in one_kernel.report("    st.global.u32 [%rd0+2], %r0;").findings} == {"alignment"}
+    assert {f.kind for f in one_kernel.report("    st.global.u32 [%rd0+2], %r0;").findings} == {
+        "alignment"
+    }
 
 
 def test_raw_arguments():
     """A structure by value; 4 bytes of it read back."""
     body = "    ld.param.u32 %r1, [pair+4];\n    cvt.u64.u32 %rd9, %r1;\n    st.global.u64 [%rd0], %rd9;"
-    launch = replace(one_kernel.launch(), arguments=(*one_kernel.launch().arguments, Raw("0100000002000000")))
-    report = emulate(one_kernel.text(body, params=".param .align 4 .b8 pair[8]"), launch, ("early",))
+    launch = replace(
+        one_kernel.launch(), arguments=(*one_kernel.launch().arguments, Raw("0100000002000000"))
+    )
+    report = emulate(
+        one_kernel.text(body, params=".param .align 4 .b8 pair[8]"), launch, ("early",)
+    )
     assert report.outputs["out"].tolist() == [2] * 32

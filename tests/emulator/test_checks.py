@@ -38,9 +38,15 @@ FAULTS = {
         [("wgmma.wait_group.sync.aligned 0;", "wgmma.wait_group.sync.aligned 1;")],
         "race",
     ),
-    "producer starts with the other parity": ([("xor.b32 %r22, %r7, 1", "mov.u32 %r22, %r7")], "deadlock"),
+    "producer starts with the other parity": (
+        [("xor.b32 %r22, %r7, 1", "mov.u32 %r22, %r7")],
+        "deadlock",
+    ),
     "consumer waits for the other parity": (
-        [("[%r9+20480], %r7;", "[%r9+20480], %r22;"), ("mov.u32 %r7, 0;", "mov.u32 %r7, 0; mov.u32 %r22, 1;")],
+        [
+            ("[%r9+20480], %r7;", "[%r9+20480], %r22;"),
+            ("mov.u32 %r7, 0;", "mov.u32 %r7, 0; mov.u32 %r22, 1;"),
+        ],
         "race",
     ),
     "empty barrier expects too many": ([("[%r3+20496], 4", "[%r3+20496], 5")], "deadlock"),
@@ -48,14 +54,22 @@ FAULTS = {
     "too few bytes expected": ([("[%r23], 9216", "[%r23], 8192")], "race"),
     "too many bytes expected": ([("[%r23], 9216", "[%r23], 9232")], "deadlock"),
     "producer does not wait for empty": (
-        [("mbarrier.try_wait.parity.shared::cta.b64 %p9, [%r9+20496], %r22;", "setp.eq.u32 %p9, %r5, %r5;")],
+        [
+            (
+                "mbarrier.try_wait.parity.shared::cta.b64 %p9, [%r9+20496], %r22;",
+                "setp.eq.u32 %p9, %r5, %r5;",
+            )
+        ],
         "race",
     ),
     "no barrier after init": ([("bar.sync 0;", "")], "race"),
     "no barrier before the store": ([("bar.sync 1, 128;", "")], "race"),
     "barrier of too few threads": ([("bar.sync 1, 128;", "bar.sync 1, 96;")], "race"),
     "barrier of too many threads": ([("bar.sync 1, 128;", "bar.sync 1, 160;")], "deadlock"),
-    "descriptor with another swizzle": ([("0x4000004000010000", "0x8000004000010000")], "k-mismatch"),
+    "descriptor with another swizzle": (
+        [("0x4000004000010000", "0x8000004000010000")],
+        "k-mismatch",
+    ),
     "coordinates of A one tile late": (
         [("[%rd11, {%r20, %r21}]", "[%rd11, {%r5, %r21}]")],
         "k-mismatch",
@@ -70,14 +84,34 @@ FAULTS = {
         "never-read",
     ),
     "store left out": (
-        [("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd10, {%r19, %r19}], [%r3+18432];", "")],
+        [
+            (
+                "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd10, {%r19, %r19}], [%r3+18432];",
+                "",
+            )
+        ],
         "output-not-stored",
     ),
-    "ended before the store has read": ([("cp.async.bulk.wait_group.read 0;", "")], "exit-in-flight"),
-    "load past shared memory": ([("add.u32 %r12, %r11, 8192;", "add.u32 %r12, %r11, 30720;")], "shared-bounds"),
-    "load to an odd address": ([("add.u32 %r12, %r11, 8192;", "add.u32 %r12, %r11, 8200;")], "alignment"),
-    "bytes nobody wrote": ([("[%r18+18688], {%f2, %f3}", "[%r18+18432], {%f2, %f3}")], "unwritten-read"),
-    "data over an mbarrier": ([("[%r18+18432], {%f0, %f1}", "[%r18+19456], {%f0, %f1}")], "mbarrier-overwritten"),
+    "ended before the store has read": (
+        [("cp.async.bulk.wait_group.read 0;", "")],
+        "exit-in-flight",
+    ),
+    "load past shared memory": (
+        [("add.u32 %r12, %r11, 8192;", "add.u32 %r12, %r11, 30720;")],
+        "shared-bounds",
+    ),
+    "load to an odd address": (
+        [("add.u32 %r12, %r11, 8192;", "add.u32 %r12, %r11, 8200;")],
+        "alignment",
+    ),
+    "bytes nobody wrote": (
+        [("[%r18+18688], {%f2, %f3}", "[%r18+18432], {%f2, %f3}")],
+        "unwritten-read",
+    ),
+    "data over an mbarrier": (
+        [("[%r18+18432], {%f0, %f1}", "[%r18+19456], {%f0, %f1}")],
+        "mbarrier-overwritten",
+    ),
 }
 
 
@@ -102,7 +136,10 @@ def test_finding_names_both_parties_bytes_and_line():
 def test_line_of_the_cuda_source():
     """.loc and .file lead to the line of the .cu, and to the call that it was inlined at."""
     marked = mini.broken(
-        ("    cp.async.bulk.tensor.2d.global", "    .loc 1 77 0, function_name $f, inlined_at 1 99 3\n    cp.async.bulk.tensor.2d.global"),
+        (
+            "    cp.async.bulk.tensor.2d.global",
+            "    .loc 1 77 0, function_name $f, inlined_at 1 99 3\n    cp.async.bulk.tensor.2d.global",
+        ),
         ("fence.proxy.async.shared::cta;", ""),
     )
     report = mini.run(marked + '.file 1 "/some/where/mini.cu"\n', "early")
@@ -110,7 +147,8 @@ def test_line_of_the_cuda_source():
 
 
 def test_order_is_not_visibility():
-    """The two clocks: TMA completion orders its issuer before the reader, yet publishes none of the issuer's writes.
+    """The two clocks: TMA completion orders its issuer before the reader, yet publishes none of the
+    issuer's writes.
 
     The producer writes a word, then loads; consumers wait for the load only, and read the word.
     """
@@ -118,7 +156,10 @@ def test_order_is_not_visibility():
     read = "ld.shared.u32 %r30, [%r3+18432];"
     unpublished = mini.broken(
         ("    elect.sync _|%p8", f"    {word}\n    elect.sync _|%p8"),
-        ("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r23]", "mbarrier.arrive.expect_tx.relaxed.cta.shared::cta.b64 _, [%r23]"),
+        (
+            "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r23]",
+            "mbarrier.arrive.expect_tx.relaxed.cta.shared::cta.b64 _, [%r23]",
+        ),
         ("    shr.u32 %r15, %r13, 2;", f"    {read}\n    shr.u32 %r15, %r13, 2;"),
     )
     report = mini.run(unpublished, "early")
@@ -129,7 +170,9 @@ def test_order_is_not_visibility():
 
 
 def test_phase_lag_is_found_in_any_schedule():
-    """A sixth warp watches the first stage, and nobody waits for it: the ring may run two phases ahead."""
+    """A sixth warp watches the first stage, and nobody waits for it: the ring may run two phases
+    ahead.
+    """
     lagging = mini.broken(
         (".maxntid 160", ".maxntid 192"),
         (
@@ -150,7 +193,10 @@ def test_phase_lag_is_found_in_any_schedule():
 def test_reused_staging_shows_in_the_result_only_under_latestore():
     """A race is reported by every schedule; the value goes wrong when the store reads late."""
     reused = mini.broken(
-        ("    cp.async.bulk.wait_group.read 0;", "    st.shared.u32 [%r3+18432], %r5;\n    cp.async.bulk.wait_group.read 0;"),
+        (
+            "    cp.async.bulk.wait_group.read 0;",
+            "    st.shared.u32 [%r3+18432], %r5;\n    cp.async.bulk.wait_group.read 0;",
+        ),
     )
     for schedule in ("early", "latestore"):
         report = mini.run(reused, schedule)

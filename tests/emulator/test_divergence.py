@@ -64,7 +64,9 @@ def test_guarded_instructions():
     @!%p1 mov.u32 %r1, 1;
     @%p1 mul.lo.u32 %r1, %r1, 2;
 """
-    assert one_kernel.values(body + out("%r1")).tolist() == [2 * (5 + t) if t < 4 else 1 for t in range(32)]
+    assert one_kernel.values(body + out("%r1")).tolist() == [
+        2 * (5 + t) if t < 4 else 1 for t in range(32)
+    ]
 
 
 def test_branch_that_a_uniform_register_crosses():

@@ -5,7 +5,7 @@ import pytest
 from emulator import mini, one_kernel
 from kgen.emu.cfg import ControlFlow
 from kgen.emu.parser import parse
-from kgen.emu.ptx import Imm, Mem, Pair, Reg, Special, Sym, Vec
+from kgen.emu.ptx import Imm, Mem, Pair, Reg, Special, Vec
 from kgen.errors import EmulatorError
 
 
@@ -54,12 +54,18 @@ def test_scopes_of_inline_assembly():
 
 
 def test_multi_line_instruction_and_comments():
-    kernel = code("    add.u32 // one\n      %r1, /* two\n lines */ %r0,\n      1;\n    .pragma \"nounroll\";")
+    kernel = code(
+        '    add.u32 // one\n      %r1, /* two\n lines */ %r0,\n      1;\n    .pragma "nounroll";'
+    )
     assert kernel[4].operands == (Reg("%r1"), Reg("%r0"), Imm(1))
 
 
 def test_declarations():
-    text = one_kernel.text("", params=".param .align 64 .b8 map[128], .param .u32 n", shared=".shared .align 16 .b8 s[48];")
+    text = one_kernel.text(
+        "",
+        params=".param .align 64 .b8 map[128], .param .u32 n",
+        shared=".shared .align 16 .b8 s[48];",
+    )
     kernel = parse(text).kernels["k"]
     assert kernel.param_offsets() == {"out": 0, "map": 64, "n": 192}
     offsets, static = kernel.shared_layout(1024)
@@ -67,7 +73,9 @@ def test_declarations():
 
 
 def test_functions_and_debug_sections_are_read_over():
-    text = one_kernel.text("") + ".visible .func (.param .b32 r) helper(.param .b32 a) { { ret; } }\n"
+    text = (
+        one_kernel.text("") + ".visible .func (.param .b32 r) helper(.param .b32 a) { { ret; } }\n"
+    )
     text += ".section .debug_str { info: .b8 95, 0 }\n"
     assert set(parse(text).kernels) == {"k"}
 
@@ -83,7 +91,10 @@ def test_functions_and_debug_sections_are_read_over():
         (one_kernel.text("    bra NOWHERE;"), "branch to an unknown label"),
         (one_kernel.text("    add.u32 %nope, %r0, 1;"), "register %nope is not declared"),
         (one_kernel.text("    add.u32 %r1, %r0, #;"), "not PTX"),
-        (".version 8.0\n.target sm_90a\n.nonsense x;\n", "PTX line 3: unknown directive '.nonsense'"),
+        (
+            ".version 8.0\n.target sm_90a\n.nonsense x;\n",
+            "PTX line 3: unknown directive '.nonsense'",
+        ),
     ],
 )
 def test_refused_text(text, message):
@@ -100,10 +111,14 @@ def test_every_truncation_is_refused_cleanly():
 
 
 def test_uniform_registers():
-    """Addresses and loop counters of a warp-specialised kernel are uniform, lane-dependent values are not."""
+    """Addresses and loop counters of a warp-specialised kernel are uniform, lane-dependent values
+    are not.
+    """
     flow = ControlFlow(parse(mini.PTX).kernels["mini"])
     assert {"%r0", "%r13", "%f0", "%r18", "%p8"} <= flow.varying
-    assert flow.varying.isdisjoint({"%r2", "%r5", "%r6", "%r7", "%r9", "%rd2", "%p1", "%p2", "%r20"})
+    assert flow.varying.isdisjoint(
+        {"%r2", "%r5", "%r6", "%r7", "%r9", "%rd2", "%p1", "%p2", "%r20"}
+    )
 
 
 def test_register_set_under_a_varying_branch_is_varying():

@@ -33,7 +33,9 @@ def test_rings_can_be_declared():
 
 
 def test_code_that_no_case_reaches_is_named():
-    text = one_kernel.text("    setp.eq.u32 %p1, %r0, 99;\n    @!%p1 bra END;\n    add.u32 %r1, %r0, 1;\n    add.u32 %r1, %r0, 2;\nEND:\n")
+    text = one_kernel.text(
+        "    setp.eq.u32 %p1, %r0, 99;\n    @!%p1 bra END;\n    add.u32 %r1, %r0, 1;\n    add.u32 %r1, %r0, 2;\nEND:\n"
+    )
     judged = judge([emulate(text, one_kernel.launch(), ("early",))])
     assert judged.verdict == "incomplete"
     assert [gap.split()[-1] for gap in judged.gaps] == ["add.u32", "add.u32"]
@@ -63,8 +65,22 @@ def test_json_holds_everything_a_reader_needs():
 
 
 def test_text_of_a_finding():
-    finding = Finding("race", "error", "overwrites it", "a.cu:3", "ptx:9 st", "CTA 0 warp 1", "bytes", "CTA 0 warp 2", "late", 3)
-    assert str(finding) == "error: race: overwrites it [other: CTA 0 warp 2]: a.cu:3 ptx:9 st CTA 0 warp 1 bytes under late (x3)"
+    finding = Finding(
+        "race",
+        "error",
+        "overwrites it",
+        "a.cu:3",
+        "ptx:9 st",
+        "CTA 0 warp 1",
+        "bytes",
+        "CTA 0 warp 2",
+        "late",
+        3,
+    )
+    assert (
+        str(finding)
+        == "error: race: overwrites it [other: CTA 0 warp 2]: a.cu:3 ptx:9 st CTA 0 warp 1 bytes under late (x3)"
+    )
 
 
 def test_timeline_of_loads_products_and_waits():
@@ -76,7 +92,12 @@ def test_timeline_of_loads_products_and_waits():
     assert any(name.startswith("wait: waits for the phase of parity 0") for name in names)
     assert sum(event["name"] == "TMA load" for event in spans) == 12
     assert all(event["dur"] >= 1 for event in spans)
-    assert {e["args"]["name"] for e in trace if e["ph"] == "M"} >= {"TMA", "wgmma", "CTA 0", "warp 4"}
+    assert {e["args"]["name"] for e in trace if e["ph"] == "M"} >= {
+        "TMA",
+        "wgmma",
+        "CTA 0",
+        "warp 4",
+    }
 
 
 def test_same_input_same_report():

@@ -1,4 +1,6 @@
-"""Barriers, mbarriers, clusters, fences, register pool: what they order, and what is said when nothing can go on."""
+"""Barriers, mbarriers, clusters, fences, register pool: what they order, and what is said when
+nothing can go on.
+"""
 
 import pytest
 
@@ -57,7 +59,10 @@ def test_mbarrier_orders_warps():
     arrive = "@!%p1 mbarrier.arrive.shared::cta.b64 _, [%r1];"
     wait = "WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r1], 0;\n    @!%p3 bra WAIT;"
     setup = INIT.format(count=32).replace("%p1", "%p9")
-    for text, expected in ((arrive, set()), (arrive.replace("arrive.shared", "arrive.relaxed.cta.shared"), {"not-visible"})):
+    for text, expected in (
+        (arrive, set()),
+        (arrive.replace("arrive.shared", "arrive.relaxed.cta.shared"), {"not-visible"}),
+    ):
         body = setup + exchange(f"{text}\n    {wait}").replace("mov.u32 %r1, s;", "")
         assert kinds(body, threads=64, shared=SHARED) == expected, text
 
@@ -72,7 +77,14 @@ WAIT: mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p3, [%r1], 0;
     """
     body = setup + exchange(between).replace("mov.u32 %r1, s;", "")
     assert kinds(body, threads=64, shared=SHARED) == {"not-visible"}
-    assert kinds(body.replace("bra WAIT;", "bra WAIT;\n    fence.acq_rel.cta;"), threads=64, shared=SHARED) == set()
+    assert (
+        kinds(
+            body.replace("bra WAIT;", "bra WAIT;\n    fence.acq_rel.cta;"),
+            threads=64,
+            shared=SHARED,
+        )
+        == set()
+    )
 
 
 def test_too_many_arrivals():
@@ -81,12 +93,16 @@ def test_too_many_arrivals():
 
 
 def test_mbarrier_without_init():
-    assert "mbarrier-uninitialised" in kinds("    mov.u32 %r1, s;\n    mbarrier.arrive.shared::cta.b64 _, [%r1];", shared=SHARED)
+    assert "mbarrier-uninitialised" in kinds(
+        "    mov.u32 %r1, s;\n    mbarrier.arrive.shared::cta.b64 _, [%r1];", shared=SHARED
+    )
 
 
 def test_test_wait_answers_and_polls():
     """A loop over test_wait ends when the other warp arrives, under every schedule."""
-    body = INIT.format(count=32) + """
+    body = (
+        INIT.format(count=32)
+        + """
     shr.u32 %r2, %r0, 5;
     setp.eq.u32 %p4, %r2, 1;
     @%p4 bra ARRIVE;
@@ -98,6 +114,7 @@ ARRIVE:
     mbarrier.arrive.shared::cta.b64 _, [%r1];
 END:
 """
+    )
     for schedule in ("early", "late", "starve:0", "starve:1", "random:4"):
         assert kinds(body, threads=64, shared=SHARED, schedules=(schedule,)) == set(), schedule
 
@@ -126,9 +143,15 @@ def test_deadlock_at_a_named_barrier():
 
 
 def test_kernel_without_end_stops_at_the_bound():
-    report = one_kernel.report("    mov.u32 %r1, 0;\nFOREVER:\n    add.u32 %r1, %r1, 1;\n    bra FOREVER;", max_steps=1000)
+    report = one_kernel.report(
+        "    mov.u32 %r1, 0;\nFOREVER:\n    add.u32 %r1, %r1, 1;\n    bra FOREVER;", max_steps=1000
+    )
     (finding,) = report.findings
-    assert finding.kind == "endless" and "1000 warp-instructions" in finding.text and "bra" in finding.ptx + "bra"
+    assert (
+        finding.kind == "endless"
+        and "1000 warp-instructions" in finding.text
+        and "bra" in finding.ptx + "bra"
+    )
     assert finding.warp == "CTA 0 warp 0" and finding.ptx.startswith("ptx:")
 
 
@@ -137,7 +160,9 @@ def test_trap_is_a_finding():
 
 
 def test_setmaxnreg_pool():
-    """Four warps of 256 threads hold 255 registers: an increase waits for the decrease of the others."""
+    """Four warps of 256 threads hold 255 registers: an increase waits for the decrease of the
+    others.
+    """
     body = """
     shr.u32 %r2, %r0, 7;
     shfl.sync.idx.b32 %r3, %r2, 0, 31, -1;
@@ -176,8 +201,12 @@ def test_cluster_barrier_orders_ctas():
     full = "barrier.cluster.arrive.aligned;\n    barrier.cluster.wait.aligned;"
     assert kinds(REMOTE.format(between=full, last=""), ctas=2, cluster=2, shared=SHARED) == set()
     relaxed = full.replace("arrive.", "arrive.relaxed.")
-    assert kinds(REMOTE.format(between=relaxed, last=""), ctas=2, cluster=2, shared=SHARED) == {"not-visible"}
-    assert "race" in kinds(REMOTE.format(between="bar.sync 0;", last=full), ctas=2, cluster=2, shared=SHARED)
+    assert kinds(REMOTE.format(between=relaxed, last=""), ctas=2, cluster=2, shared=SHARED) == {
+        "not-visible"
+    }
+    assert "race" in kinds(
+        REMOTE.format(between="bar.sync 0;", last=full), ctas=2, cluster=2, shared=SHARED
+    )
 
 
 def test_cta_that_ends_before_its_peer_has_written():
@@ -230,18 +259,41 @@ END:
 @pytest.mark.parametrize(
     ("publish", "look", "expected"),
     [
-        ("st.release.gpu.global.u32 [%rd5+128], %r2;", "ld.acquire.gpu.global.u32 %r4, [%rd5+128];", set()),
-        ("fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%rd5+128], %r2;", "ld.acquire.gpu.global.u32 %r4, [%rd5+128];", set()),
-        ("red.release.gpu.global.add.u32 [%rd5+128], 8;", "ld.acquire.gpu.global.u32 %r4, [%rd5+128];", set()),
-        ("st.relaxed.gpu.global.u32 [%rd5+128], %r2;", "ld.acquire.gpu.global.u32 %r4, [%rd5+128];", {"not-visible"}),
-        ("st.release.gpu.global.u32 [%rd5+128], %r2;", "ld.relaxed.gpu.global.u32 %r4, [%rd5+128];", {"not-visible"}),
+        (
+            "st.release.gpu.global.u32 [%rd5+128], %r2;",
+            "ld.acquire.gpu.global.u32 %r4, [%rd5+128];",
+            set(),
+        ),
+        (
+            "fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%rd5+128], %r2;",
+            "ld.acquire.gpu.global.u32 %r4, [%rd5+128];",
+            set(),
+        ),
+        (
+            "red.release.gpu.global.add.u32 [%rd5+128], 8;",
+            "ld.acquire.gpu.global.u32 %r4, [%rd5+128];",
+            set(),
+        ),
+        (
+            "st.relaxed.gpu.global.u32 [%rd5+128], %r2;",
+            "ld.acquire.gpu.global.u32 %r4, [%rd5+128];",
+            {"not-visible"},
+        ),
+        (
+            "st.release.gpu.global.u32 [%rd5+128], %r2;",
+            "ld.relaxed.gpu.global.u32 %r4, [%rd5+128];",
+            {"not-visible"},
+        ),
     ],
 )
 def test_flag_in_global_memory(publish, look, expected):
     """CTA 0 writes a word and sets a flag; CTA 1 waits for the flag and reads the word."""
     body = GLOBAL_FLAG.format(publish=publish, look=look)
     if "red." in publish:  # the flag starts at all ones: 8 more make 7
-        body = body.replace("@%p2 bra READ;", "@%p2 bra READ;\n    mov.u32 %r6, 0xffffffff;\n    st.relaxed.gpu.global.u32 [%rd5+128], %r6;")
+        body = body.replace(
+            "@%p2 bra READ;",
+            "@%p2 bra READ;\n    mov.u32 %r6, 0xffffffff;\n    st.relaxed.gpu.global.u32 [%rd5+128], %r6;",
+        )
     for schedule in ("early", "random:1", "starve:0"):
         found = kinds(body, ctas=2, schedules=(schedule,))
         assert found == expected, schedule
