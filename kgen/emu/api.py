@@ -7,14 +7,17 @@ from collections.abc import Iterable
 from kgen.errors import EmulatorError
 
 from . import (
+    barrier_ops,
     bulk,
     carry_ops,
     control_ops,
+    lane_ops,
     matrix_ops,
     mbarrier_ops,
     memory_ops,
     sync_ops,
-    tma,
+    tma_load,
+    tma_store,
     wgmma,
 )
 from .grid import Grid
@@ -26,14 +29,17 @@ from .report import Coverage, Findings, Report, RunReport
 DEFAULT_SCHEDULES = ("early", "late", "latestore", "random:1")
 MAX_STEPS = 50_000_000
 HANDLER_MODULES = (
+    barrier_ops,
     bulk,
     carry_ops,
     control_ops,
+    lane_ops,
     matrix_ops,
     mbarrier_ops,
     memory_ops,
     sync_ops,
-    tma,
+    tma_load,
+    tma_store,
     wgmma,
 )
 

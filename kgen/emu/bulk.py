@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from . import global_access, mbarrier_ops
+from . import global_access, mbarrier_rules
 from .atomics import combine, is_modelled
 from .machine import Fragment
 from .operation import bits_of
@@ -104,7 +104,7 @@ def _load(warp: Warp, pc: int, dst: int, src: int, size: int, bar: int) -> None:
     allocation, fault = grid.memory.locate(np.array([src]), size)
     if fault is not None:
         grid.finding(fault.kind, f"reads {fault.text}", warp, pc)
-    barrier = mbarrier_ops.find(warp, bar, pc)
+    barrier = mbarrier_rules.find(warp, bar, pc)
     if (
         place is None
         or allocation is None
@@ -131,7 +131,7 @@ def _load(warp: Warp, pc: int, dst: int, src: int, size: int, bar: int) -> None:
         cta.shared[footprint.lo : footprint.hi] = allocation.data[start : start + size]
         cta.shadow.forget_origin(footprint)
         cta.shadow.changed(footprint)
-        mbarrier_ops.complete_bytes(operation, barrier, size, issued)
+        mbarrier_rules.complete_bytes(operation, barrier, size, issued)
 
     operation = grid.new_operation("bulk load", warp, pc, arrived)
     if cta is not warp.cta:
@@ -177,7 +177,7 @@ def copy(program: Program, instruction: Instruction, pc: int) -> Handler:
 def _copy(warp: Warp, pc: int, dst: int, src: int, size: int, bar: int) -> None:
     grid = warp.grid
     place, origin = resolve(warp, dst, pc), resolve(warp, src, pc)
-    barrier = mbarrier_ops.find(warp, bar, pc)
+    barrier = mbarrier_rules.find(warp, bar, pc)
     if place is None or origin is None or barrier is None or not _aligned(warp, pc, dst, src, size):
         return
     target, source = place[0], origin[0]
@@ -195,7 +195,7 @@ def _copy(warp: Warp, pc: int, dst: int, src: int, size: int, bar: int) -> None:
         target.shared[written.lo : written.hi] = source.shared[read.lo : read.hi]
         target.shadow.forget_origin(written)
         target.shadow.changed(written)
-        mbarrier_ops.complete_bytes(operation, barrier, size, issued)
+        mbarrier_rules.complete_bytes(operation, barrier, size, issued)
 
     operation = grid.new_operation("bulk copy", warp, pc, arrived)
     operation.reads = [(source, read)]
@@ -227,7 +227,8 @@ def store(program: Program, instruction: Instruction, pc: int) -> Handler:
 
     def issue(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         def one() -> None:
-            _store(warp, pc, *(get(warp, fragment) for get in (dst, src, size)), reduction, dtype)
+            to, source, length = (get(warp, fragment) for get in (dst, src, size))
+            _store(warp, pc, to, source, length, reduction, dtype)
 
         per_lane(active, fragment, one)
         return None

@@ -6,6 +6,7 @@ Source  PTX ISA 9.7.9.21 (cvt)
 from __future__ import annotations
 
 import re
+from typing import cast
 
 import numpy as np
 
@@ -46,14 +47,14 @@ def convert(root: str, modifiers: list[str]) -> Operation | None:
             return None
         return typed(target, (source,), lambda a: np.clip(a, 0, 1) if saturate else a)
     if target in ("f16", "bf16", "tf32"):
-        mode = rounding or "rn"
+        mode = cast(numerics.Rounding, rounding or "rn")
         relu, satfinite = "relu" in options, "satfinite" in options
 
         def narrow(row: Row) -> Row:
             values = read(row, source)
             return numerics.encode(values, target, mode, satfinite=satfinite, relu=relu).astype(
                 np.uint32
-            )  # type: ignore[arg-type]
+            )
 
         return Operation(target, (source,), narrow)
     return None
@@ -61,7 +62,7 @@ def convert(root: str, modifiers: list[str]) -> Operation | None:
 
 def _round_directed(a: Row, rounding: str) -> Row:
     """A 32-bit integer or f64 to f32; 64-bit integers do not fit float64 and round twice."""
-    return alu.round_to_format(a.astype(np.float64), "f32", rounding)  # type: ignore[arg-type]
+    return alu.round_to_format(a.astype(np.float64), "f32", cast(numerics.Rounding, rounding))
 
 
 def _convert_packed(target: str, source: str, options: set[str]) -> Operation | None:

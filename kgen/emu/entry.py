@@ -9,29 +9,17 @@ import re
 
 from kgen.errors import EmulatorError
 
+from .operand_text import OperandParser, is_number
 from .ptx import (
-    Imm,
     Instruction,
     Kernel,
     Location,
-    Mem,
-    Not,
     Operand,
-    Pair,
     Reg,
-    Special,
     Sym,
     Variable,
-    Vec,
 )
 from .tokens import Tokens, integer
-
-_SPECIAL = re.compile(
-    r"%(tid|ntid|ctaid|nctaid|clusterid|nclusterid|cluster_ctaid|cluster_nctaid)\.[xyz]"
-    r"|%(laneid|warpid|nwarpid|smid|nsmid|gridid|cluster_ctarank|cluster_nctarank|is_explicit_cluster"
-    r"|lanemask_(eq|le|lt|ge|gt)|clock|clock_hi|clock64|globaltimer|globaltimer_lo|globaltimer_hi"
-    r"|dynamic_smem_size|total_smem_size|aggr_smem_size|envreg\d+|pm\d+)"
-)
 
 _PERFORMANCE = {
     ".reqntid",
@@ -45,10 +33,6 @@ _PERFORMANCE = {
     ".noreturn",
     ".blocksareclusters",
 }
-
-
-def _is_number(token: str) -> bool:
-    return bool(token) and (token[0].isdigit() or (token[0] == "-" and token[1:2].isdigit()))
 
 
 def _type_bytes(words: list[str], line: int) -> int:
@@ -77,17 +61,16 @@ def variable(words: list[str], line: int) -> Variable:
     return Variable(words[-1], element, align, element)
 
 
-class EntryParser:
+class EntryParser(OperandParser):
     """Parses from the kernel's name to the closing brace of its body."""
 
     def __init__(self, tokens: Tokens, files: dict[int, str]) -> None:
-        self.tokens = tokens
+        super().__init__(tokens)
         self.files = files
         self.kernel = Kernel("")
         self.location = Location()
         self.scopes: list[int] = [0]  # numbers of the open scopes, innermost last
         self.scope_count = 0
-        self.names: list[dict[str, str]] = [{}]  # per open scope: written name -> unique name
         self.labels: dict[tuple[int, str], int] = {}  # (scope, label) -> instruction index
         self.branches: list[tuple[int, tuple[int, ...]]] = []  # instruction index, open scopes
 
@@ -127,7 +110,7 @@ class EntryParser:
                 f"PTX line {line}: unexpected {name!r} before the body of {self.kernel.name}"
             )
         values: list[int] = []
-        while _is_number(self.tokens.peek()) or self.tokens.peek() == ",":
+        while is_number(self.tokens.peek()) or self.tokens.peek() == ",":
             token = self.tokens.next()
             if token != ",":
                 values.append(integer(token, line))
@@ -206,7 +189,7 @@ class EntryParser:
             if tokens.peek() == "!":
                 tokens.next()
                 negated = True
-            operand = self._word(tokens.next(), line)
+            operand = self.word(tokens.next(), line)
             if not isinstance(operand, Reg):
                 raise EmulatorError(f"PTX line {line}: the guard is not a declared predicate")
             guard = operand
@@ -218,82 +201,13 @@ class EntryParser:
             if tokens.peek() == ",":
                 tokens.next()
                 continue
-            operands.append(self._operand())
+            operands.append(self.operand())
         tokens.next()
         if opcode.split(".")[0] == "bra":
             self.branches.append((len(self.kernel.code), tuple(self.scopes)))
         self.kernel.code.append(
             Instruction(opcode, tuple(operands), guard, negated, line, self.location)
         )
-
-    def _operand(self) -> Operand:
-        tokens = self.tokens
-        line = tokens.line
-        token = tokens.next()
-        if token in ("{", "("):
-            return Vec(self._list("}" if token == "{" else ")"))
-        if token == "[":
-            return self._address(line)
-        if token == "!":
-            return Not(self._operand())
-        if token == "-":
-            value = self._operand()
-            if isinstance(value, Imm) and not value.is_float:
-                return Imm(-value.value)
-            raise EmulatorError(f"PTX line {line}: '-' before something that is not an integer")
-        operand = self._word(token, line)
-        if tokens.peek() == "|":
-            tokens.next()
-            return Pair(operand, self._operand())
-        if isinstance(operand, Sym) and tokens.peek() in ("+", "-"):
-            sign = -1 if tokens.next() == "-" else 1
-            return Sym(operand.name, operand.offset + sign * integer(tokens.next(), line))
-        return operand
-
-    def _list(self, stop: str) -> tuple[Operand, ...]:
-        items: list[Operand] = []
-        while self.tokens.peek() != stop:
-            if self.tokens.peek() == ",":
-                self.tokens.next()
-                continue
-            items.append(self._operand())
-        self.tokens.next()
-        return tuple(items)
-
-    def _address(self, line: int) -> Mem:
-        """What follows `[`: base, +offset, and the coordinates of a tensor."""
-        tokens = self.tokens
-        base = self._word(tokens.next(), line)
-        offset = 0
-        coords: tuple[Operand, ...] = ()
-        while (token := tokens.next()) != "]":
-            if token in ("+", "-"):
-                sign = 1 if token == "+" else -1
-                offset += sign * integer(tokens.next(), line)
-            elif _is_number(token):
-                offset += integer(token, line)
-            elif token == ",":
-                inner = self._operand()
-                coords += inner.items if isinstance(inner, Vec) else (inner,)
-            else:
-                raise EmulatorError(f"PTX line {line}: unexpected {token!r} in an address")
-        return Mem(base, offset, coords)
-
-    def _word(self, token: str, line: int) -> Operand:
-        for scope in reversed(self.names):
-            if token in scope:
-                return Reg(scope[token])
-        if _is_number(token):
-            return Imm(integer(token, line), token.lstrip("-")[:2].lower() in ("0f", "0d"))
-        if _SPECIAL.fullmatch(token):
-            return Special(token)
-        if token == "WARP_SZ":
-            return Imm(32)
-        if token.startswith("%"):
-            raise EmulatorError(f"PTX line {line}: register {token} is not declared")
-        if not re.match(r"[A-Za-z_$]", token):
-            raise EmulatorError(f"PTX line {line}: unexpected {token!r} among the operands")
-        return Sym(token)
 
     def _resolve_branches(self) -> None:
         for index, scopes in self.branches:

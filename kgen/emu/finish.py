@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .registers import SHARED_BASE
+from .report import Coverage
+
 if TYPE_CHECKING:
     from .grid import Grid
 
@@ -57,3 +60,23 @@ def check_end(grid: Grid) -> None:
             total = array.element_offsets().size
             text = f"{missing} of {total} elements of {array.name} were never stored"
             grid.finding("output-not-stored", text, where=array.name)
+
+
+def coverage_of(grid: Grid) -> Coverage:
+    """What this run reached."""
+    program = grid.program
+    coverage = Coverage(len(program.code))
+    for pc, count in enumerate(grid.hits):
+        if count:
+            end = program.run_at(pc, True).end if program.lowering.is_alu[pc] else pc + 1
+            coverage.executed.update(range(pc, end))
+    coverage.exempt = program.trap_only()
+    coverage.places = {
+        pc: f"{program.place(pc)} {program.code[pc].opcode}"
+        for pc in set(range(len(program.code))) - coverage.executed
+    }
+    for cta in (cta for cluster in grid.clusters for cta in cluster.ctas):
+        for offset, barrier in cta.mbarriers.items():
+            at = offset - SHARED_BASE
+            coverage.phases[at] = max(coverage.phases.get(at, 0), barrier.phase)
+    return coverage

@@ -12,26 +12,23 @@ import numpy as np
 
 from kgen.errors import EmulatorError
 
-from .finish import check_end, deadlock_findings, endless_findings
+from .finish import check_end, coverage_of, deadlock_findings, endless_findings
 from .launch import MAX_SHARED_BYTES, Launch
 from .machine import Cluster, Cta, Fragment, Wait, Warp
 from .memory import GlobalMemory
 from .order import AsyncOp, Knowledge
 from .params import Parameters
-from .program import BLOCKED, ENDED, PARTED, YIELDED, Program
-from .registers import SHARED_BASE, WARP_LANES
-from .report import KINDS, Coverage, Finding, Findings, RunReport
+from .program import BLOCKED, Program
+from .registers import WARP_LANES
+from .report import KINDS, Finding, Findings, RunReport
 from .sched import schedule as schedule_named
+from .stepper import RunStoppedError, turn
 from .sync import REGISTERS_PER_SM, launch_cap
 from .timeline import Timeline
 from .wgmma_state import WgmmaState
 
 if TYPE_CHECKING:
     from .shadow import Footprint
-
-
-class RunStoppedError(Exception):
-    """The run cannot go on: something is not modelled, or a trap was reached."""
 
 
 class Grid:
@@ -139,7 +136,7 @@ class Grid:
             if array.role != "in"
         }
         seconds = time.perf_counter() - started
-        coverage = self._coverage()
+        coverage = coverage_of(self)
         return RunReport(
             self.schedule.name,
             list(self.findings),
@@ -172,136 +169,16 @@ class Grid:
                 continue
             warp = schedule.next_warp(self.ready)
             warp.queued = False
-            self._turn(warp, schedule.slice())
+            turn(self, warp, schedule.slice())
             if warp.fragments and any(fragment.waiting is None for fragment in warp.fragments):
                 self._enqueue(warp)
-
-    def _turn(self, warp: Warp, budget: int) -> None:
-        """Steps one warp until it is blocked, has ended, or the budget is used."""
-        while budget > 0:
-            fragment, limit = self._next_fragment(warp)
-            if fragment is None:
-                return
-            budget = self._run_fragment(warp, fragment, limit, budget)
-
-    def _next_fragment(self, warp: Warp) -> tuple[Fragment | None, int]:
-        """The runnable fragment with the lowest pc, and the pc at which it should look for company.
-
-        Fragments at the same pc merge. While a lower fragment is parked, the others go no further
-        than the next
-        instruction that all lanes must execute together.
-        """
-        fragments = warp.fragments
-        if len(fragments) == 1:
-            only = fragments[0]
-            return (only if only.waiting is None else None), 1 << 60
-        fragments.sort(key=lambda fragment: fragment.pc)
-        index = 0
-        while index + 1 < len(fragments):
-            first, second = fragments[index], fragments[index + 1]
-            if first.pc == second.pc and first.waiting is None and second.waiting is None:
-                first.set_mask(first.mask | second.mask)
-                fragments.pop(index + 1)
-            else:
-                index += 1
-        for index, fragment in enumerate(fragments):
-            if fragment.waiting is not None:
-                continue
-            if index and self.program.aligned[fragment.pc]:
-                continue
-            limit = fragments[index + 1].pc if index + 1 < len(fragments) else 1 << 60
-            return fragment, limit if limit > fragment.pc else 1 << 60
-        return None, 0
-
-    def _run_fragment(self, warp: Warp, fragment: Fragment, limit: int, budget: int) -> int:
-        program = self.program
-        code_end = len(program.code)
-        handlers = program.handlers
-        is_alu = program.lowering.is_alu
-        hits, visited = self.hits, warp.visited
-        wgmma = warp.wgmma
-        pc = fragment.pc
-        alone = len(warp.fragments) == 1
-        while budget > 0:
-            budget -= 1
-            if pc >= code_end:
-                self.end_fragment(warp, fragment)
-                return budget
-            hits[pc] += 1
-            visited.add(pc)
-            if is_alu[pc]:
-                run = program.run_at(pc, fragment.full)
-                if run.wgmma_touched:
-                    wgmma.touch(self, warp, pc, run.wgmma_touched, run.wgmma_written)
-                run.execute(
-                    warp,
-                    fragment.uniform,
-                    warp.rows32,
-                    warp.rows64,
-                    warp.rowsp,
-                    warp.matrix32,
-                    fragment.mask,
-                )
-                self.steps += run.end - pc
-                pc = fragment.pc = run.end
-            else:
-                handler = handlers[pc]
-                if handler is None:
-                    self._unmodelled(warp, pc)
-                    return budget
-                if not alone and program.aligned[pc]:
-                    self._partial(warp, fragment, pc)
-                if program.wgmma_touch[pc]:
-                    touched = program.wgmma_touch[pc]
-                    wgmma.touch(
-                        self,
-                        warp,
-                        pc,
-                        touched,
-                        touched.intersection(program.flow.effects[pc].writes),
-                    )
-                self.steps += 1
-                outcome = handler(warp, fragment, fragment.mask)
-                if outcome is None:
-                    pc = fragment.pc = pc + 1
-                elif outcome.__class__ is int:
-                    pc = fragment.pc = outcome  # type: ignore[assignment]
-                elif outcome == BLOCKED:
-                    self.steps -= 1
-                    return budget
-                elif outcome == YIELDED:
-                    fragment.pc = pc + 1
-                    return 0
-                elif outcome in (PARTED, ENDED):
-                    return budget
-            if pc >= limit:
-                return budget
-        return budget
-
-    def _partial(self, warp: Warp, fragment: Fragment, pc: int) -> None:
-        lanes = warp.live_lanes()
-        if fragment.count < lanes:
-            text = (
-                f"{fragment.count} of {lanes} lanes reach an instruction that all lanes must "
-                f"execute together"
-            )
-            self.finding("partial-warp", text, warp, pc)
-
-    def _unmodelled(self, warp: Warp, pc: int) -> None:
-        self.finding(
-            "unmodelled",
-            f"{self.program.unmodelled[pc]} is not modelled; the run stops here",
-            warp,
-            pc,
-        )
-        raise RunStoppedError
 
     def end_fragment(self, warp: Warp, fragment: Fragment) -> None:
         """The lanes of a fragment end."""
         warp.fragments.remove(fragment)
         self.version += 1
         if not warp.fragments:
-            from .sync_ops import warp_ended
+            from .barrier_ops import warp_ended
 
             warp_ended(self, warp)
 
@@ -422,21 +299,3 @@ class Grid:
         conflicts = shadow.write_conflicts if write else shadow.read_conflicts
         for conflict in conflicts(warp, footprint, by_async):
             self.finding(conflict.kind, conflict.text, warp, pc, str(footprint), conflict.other)
-
-    def _coverage(self) -> Coverage:
-        program = self.program
-        coverage = Coverage(len(program.code))
-        for pc, count in enumerate(self.hits):
-            if count:
-                end = program.run_at(pc, True).end if program.lowering.is_alu[pc] else pc + 1
-                coverage.executed.update(range(pc, end))
-        coverage.exempt = program.trap_only()
-        coverage.places = {
-            pc: f"{program.place(pc)} {program.code[pc].opcode}"
-            for pc in set(range(len(program.code))) - coverage.executed
-        }
-        for cta in (cta for cluster in self.clusters for cta in cluster.ctas):
-            for offset, barrier in cta.mbarriers.items():
-                at = offset - SHARED_BASE
-                coverage.phases[at] = max(coverage.phases.get(at, 0), barrier.phase)
-        return coverage

@@ -126,6 +126,10 @@ class Warp:
             return int(self.specials[name])
         return self.grid.clock(name)
 
+    def lane_special(self, name: str) -> np.ndarray:
+        """A special register that differs between lanes."""
+        return np.asarray(self.specials[name])
+
     def live_lanes(self) -> int:
         return sum(fragment.count for fragment in self.fragments)
 

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .machine import Fragment, Wait
-from .order import HAPPENED, AsyncOp, Knowledge
+from .mbarrier_rules import arrive, change_tx, complete, find, make, observe
 from .program import Handler, Outcome, Program, UnmodelledError, handles, require
 from .ptx import SINK, Instruction, Mem, Operand
-from .registers import SHARED_BASE
 from .shadow import Footprint
 from .shared_access import in_bounds, resolve
-from .sync import MAX_COUNT, MAX_TX, Mbarrier, Observation
+from .sync import MAX_COUNT, Mbarrier
 
 if TYPE_CHECKING:
-    from .machine import Cta, Warp
+    from .machine import Warp
 
 _SPACES = ("shared", "shared::cta", "shared::cluster", "b64")
 STATE_BITS = 20  # the opaque state of an arrival: phase, then pending arrivals before it
@@ -38,86 +37,6 @@ class MbarrierWait(Wait):
 
     def describe(self) -> str:
         return f"waits for {self.phase} of {self.barrier}: {self.barrier.state()}"
-
-
-def find(warp: Warp, address: int, pc: int) -> Mbarrier | None:
-    """The mbarrier at an address, ordered after its initialisation; None, with a finding, if there
-    is no such thing.
-    """
-    place = resolve(warp, address, pc)
-    if place is None:
-        return None
-    cta, offset = place
-    barrier = cta.mbarriers.get(offset)
-    if barrier is None:
-        text = f"no mbarrier was initialised at +{offset - SHARED_BASE} of CTA {cta.number}"
-        warp.grid.finding("mbarrier-uninitialised", text, warp, pc)
-        return _make(warp, cta, offset, 1)
-    by = barrier.initialised_by
-    if by != warp.index and warp.order.knows.clock[HAPPENED, by] < barrier.initialised_at:
-        other = warp.grid.warps[by].name
-        text = f"uses {barrier} with no order after its initialisation by {other}"
-        warp.grid.finding("race", text, warp, pc, other=other)
-    return barrier
-
-
-def _make(warp: Warp, cta: Cta, offset: int, count: int) -> Mbarrier:
-    nothing = Knowledge.nothing(warp.grid.warp_count)
-    barrier = Mbarrier(cta, offset, count, warp.index, warp.order.now, nothing)
-    cta.mbarriers[offset] = barrier
-    return barrier
-
-
-def complete(warp: Warp, barrier: Mbarrier) -> None:
-    """Ends the phase if nothing is pending any more, and wakes who waits for it."""
-    if barrier.pending or barrier.tx:
-        return
-    grid = warp.grid
-    for index, seen in barrier.lagging():
-        other = grid.warps[index]
-        text = (
-            f"phase {barrier.phase} of {barrier} can complete before {other.name} has seen phase "
-            f"{seen.phase}:"
-            " its parity may be mistaken"
-        )
-        grid.finding("phase-lag", text, other, seen.pc, other=str(barrier))
-    barrier.try_complete()
-    grid.wake(barrier.waiters)
-
-
-def change_tx(warp: Warp, barrier: Mbarrier, amount: int, pc: int) -> None:
-    barrier.tx += amount
-    if abs(barrier.tx) > MAX_TX:
-        warp.grid.finding(
-            "mbarrier-bytes", f"tx-count {barrier.tx} of {barrier} is out of range", warp, pc
-        )
-
-
-def arrive(
-    warp: Warp, barrier: Mbarrier, count: int, tx: int, pc: int, published: Knowledge
-) -> None:
-    """`count` arrivals that expect `tx` more bytes, and publish what the warp has done."""
-    barrier.gathered.join(published)
-    if tx:
-        change_tx(warp, barrier, tx, pc)
-    if not barrier.arrive(count):
-        text = f"{count} arrivals at {barrier}, {barrier.state()}"
-        warp.grid.finding("mbarrier-count", text, warp, pc)
-        return
-    warp.grid.version += 1
-    complete(warp, barrier)
-
-
-def complete_bytes(operation: AsyncOp, barrier: Mbarrier, size: int, issued: Knowledge) -> None:
-    """complete_tx of an asynchronous copy: its data is published, and the order of its issue, no
-    more.
-    """
-    bit = 1 << operation.number
-    barrier.gathered.join_order(issued)
-    barrier.gathered.completed |= bit
-    barrier.gathered.data |= bit
-    change_tx(operation.warp, barrier, -size, operation.pc)
-    complete(operation.warp, barrier)
 
 
 @handles("mbarrier.init")
@@ -143,7 +62,7 @@ def initialise(program: Program, instruction: Instruction, pc: int) -> Handler:
             warp.grid.finding("mbarrier-overwritten", text, warp, pc)
         footprint = Footprint(offset, offset + 8)
         warp.grid.check_access(warp, cta, footprint, pc, write=True, by_async=False)
-        _make(warp, cta, offset, expected)
+        make(warp, cta, offset, expected)
         cta.shadow.record_write(footprint, warp.index, warp.order.now)
         return None
 
@@ -198,7 +117,7 @@ def arrival(program: Program, instruction: Instruction, pc: int) -> Handler:
     operands = instruction.operands
     first_is_state = not isinstance(operands[0], Mem)
     state = operands[0] if first_is_state else SINK
-    rest = operands[1:] if first_is_state else operands
+    rest = list(operands[1:] if first_is_state else operands)
     setter = registers.setter(state)
     expects = instruction.has("expect_tx")
     drops = instruction.has("arrive_drop")
@@ -284,32 +203,6 @@ def wait(program: Program, instruction: Instruction, pc: int) -> Handler:
         return warp.grid.park(warp, fragment, MbarrierWait(barrier, name, soft=polls))
 
     return run
-
-
-def observe(warp: Warp, barrier: Mbarrier, pc: int, relaxed: bool) -> None:
-    """A wait has returned: the warp has seen the latest phase, and takes what it published."""
-    seen = barrier.phase - 1
-    if seen < 0:
-        return
-    published = barrier.published[seen & 1]
-    if published is not None:
-        if warp.wgmma.open:
-            warp.grid.check_open_products(warp)
-        if relaxed:
-            warp.order.acquire_relaxed(published)
-        else:
-            warp.order.acquire(published)
-    key = (barrier.cta.number, barrier.offset)
-    before = warp.seen_phase.get(key, -1)
-    if seen > before + 1:
-        text = (
-            f"sees phase {seen} of {barrier}, having last seen phase {before}: a completion was "
-            f"skipped"
-        )
-        warp.grid.finding("phase-skipped", text, warp, pc)
-    warp.seen_phase[key] = seen
-    barrier.observers[warp.index] = Observation(seen, warp.order.now, pc)
-    warp.order.tick()
 
 
 @handles("mbarrier.pending_count")

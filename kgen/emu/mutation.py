@@ -27,6 +27,7 @@ _DELETED = (
     *("wgmma.fence", "wgmma.commit_group", "wgmma.wait_group"),
     *("cp.async.bulk", "cp.reduce.async.bulk"),
 )
+_ORDERING = ("fence", "membar", "bar", "wgmma", "mbarrier.try_wait", "cp.async.bulk.wait")
 _NOTHING = Instruction("pmevent", ())
 
 
@@ -117,7 +118,7 @@ def _changes(
         )
     if opcode.startswith(("bar.sync", "barrier.sync", "bar.arrive")) and len(operands) > 1:
         yield from _altered(instruction, 1, constants, lambda v: {v + 32, v - 32} - {0}, "threads")
-    if opcode == "xor.b32" and operands[2] == Imm(1):
+    if opcode == "xor.b32" and Imm(1) in operands:
         yield "no flip:", _replace(instruction, 2, Imm(0))
 
 
@@ -187,7 +188,7 @@ def measure(
         outcomes.append(Outcome(mutant, program.place(mutant.pc), findings, wrong))
     for outcome in outcomes:
         if not outcome.caught:
-            outcome.partners = partners(program, outcome.mutant, cases, schedules, max_steps)
+            outcome.partners = partners(program, outcome.mutant, cases, schedules[:1], max_steps)
     return outcomes
 
 
@@ -198,25 +199,34 @@ def partners(
     schedules: Sequence[str],
     max_steps: int,
 ) -> list[str]:
-    """Fences and waits without which the survivor is needed: deleting both brings a finding that
-    the other alone does not.
+    """Fences and waits next to which the survivor is redundant.
+
+    Deleting both brings a finding, or a wrong result, that deleting the other alone does not. Other
+    instructions of the same opcode are tried first; the search ends with the first kind that
+    answers.
     """
     kernel = program.kernel
-    found: list[str] = []
-    for other in mutants(kernel):
-        if other.pc == survivor.pc or not other.name.startswith(("delete", "skip")):
-            continue
-        if not kernel.code[other.pc].opcode.startswith(
-            ("fence", "bar", "wgmma", "mbarrier.try_wait", "cp.async.bulk.wait", "membar")
-        ):
-            continue
-        alone, alone_wrong = run(kernel, [other.edit], cases, schedules, max_steps, all_runs=True)
-        both, both_wrong = run(
-            kernel, [survivor.edit, other.edit], cases, schedules, max_steps, all_runs=True
-        )
-        if both - alone or (both_wrong and not alone_wrong):
-            found.append(f"{kernel.code[other.pc].opcode} at {program.place(other.pc)}")
-    return found
+    opcode = kernel.code[survivor.pc].opcode
+    others = [
+        other
+        for other in mutants(kernel)
+        if other.pc != survivor.pc
+        and other.name.startswith(("delete", "skip"))
+        and kernel.code[other.pc].opcode.startswith(_ORDERING)
+    ]
+    for same in (True, False):
+        found: list[str] = []
+        for other in others:
+            if (kernel.code[other.pc].opcode == opcode) != same:
+                continue
+            alone = run(kernel, [other.edit], cases, schedules, max_steps, all_runs=True)
+            both_edits = [survivor.edit, other.edit]
+            both = run(kernel, both_edits, cases, schedules, max_steps, all_runs=True)
+            if both[0] - alone[0] or (both[1] and not alone[1]):
+                found.append(f"{kernel.code[other.pc].opcode} at {program.place(other.pc)}")
+        if found:
+            return found
+    return []
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:

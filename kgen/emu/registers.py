@@ -95,7 +95,7 @@ class RegisterFile:
         if isinstance(operand, Special):
             name = operand.name
             if name in VARYING_SPECIALS:
-                return lambda warp, fragment: int(warp.specials[name][fragment.leader])
+                return lambda warp, fragment: int(warp.lane_special(name)[fragment.leader])
             return lambda warp, fragment: warp.special(name)
         if isinstance(operand, Sym) and operand.name in self.shared:
             offset = self.shared[operand.name] + operand.offset
@@ -113,7 +113,7 @@ class RegisterFile:
             return lambda warp, fragment: getattr(warp, kind)[index]
         if isinstance(operand, Special) and operand.name in VARYING_SPECIALS:
             name = operand.name
-            return lambda warp, fragment: warp.specials[name]
+            return lambda warp, fragment: warp.lane_special(name)
         getter = self.scalar(operand, bits)
         dtype = np.uint64 if bits == 64 else np.uint32
         return lambda warp, fragment: np.full(WARP_LANES, getter(warp, fragment), dtype)

@@ -8,6 +8,7 @@ emulator met something it does not model, or stopped at its bound, so nothing ca
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
@@ -103,8 +104,9 @@ class Findings:
         return len(self.entries)
 
 
-def worst(levels: list[Level]) -> Level:
-    return min(levels, key=SEVERITY.index, default="clean")
+def worst(levels: Sequence[Level]) -> Level:
+    order: list[Level] = [level for level in SEVERITY if level in levels]
+    return order[0] if order else "clean"
 
 
 @dataclass
@@ -245,5 +247,7 @@ def judge(reports: list[Report], rings: set[int] | None = None) -> Judgement:
         coverage.merge(report.coverage)
         findings += report.findings
     gaps = coverage.gaps(rings)
-    levels = [finding.level for finding in findings]
-    return Judgement(worst([*levels, "incomplete"] if gaps else levels), findings, coverage, gaps)
+    levels: list[Level] = [finding.level for finding in findings]
+    if gaps:
+        levels.append("incomplete")
+    return Judgement(worst(levels), findings, coverage, gaps)

@@ -14,9 +14,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .bit_ops import PERMUTE_MODES, dot_product
 from .convert_ops import convert
 from .float_ops import FLOAT_ROOTS, float_operation, half_operation
-from .integer_ops import INTEGER, PERMUTE_MODES, WIDE, dot_product
+from .integer_ops import INTEGER, WIDE
 from .operation import INTEGER_TYPE, Function, Operation, bits_of, typed
 
 

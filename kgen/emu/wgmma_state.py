@@ -13,7 +13,7 @@ from .order import AsyncOp, Knowledge
 if TYPE_CHECKING:
     from .grid import Grid
     from .machine import Warp
-    from .wgmma import Form
+    from .wgmma_form import Form
 
 
 @dataclass(eq=False)
