@@ -73,6 +73,12 @@ def tma_load_cases() -> Iterator[Case]:
     for steps in ((1, 2), (1, 3), (2, 1)):
         source = _source("f16", (80, 40), box=(32, 16), element_strides=steps, swizzle=64)
         yield load_case(f"element-strides-{steps[0]}-{steps[1]}", *source, (8, 30), dump=2048)
+    array, tensor_map = _source("f16", (80, 24), box=(64, 8), swizzle=128)
+    for extent in (33, 36, 39):
+        ragged = replace(tensor_map, dims=(extent, 24))
+        yield load_case(f"ragged-{extent}", array, ragged, (8, 5))
+    for inner in (-1, -3, 77):
+        yield load_case(f"inner-{inner}", array, tensor_map, (inner, 5))
     array, tensor_map = _source("f16", (64, 16), box=(64, 8), swizzle=128)
     yield load_case("stride-0", array, replace(tensor_map, strides=(0,)), (0, 3))
     yield load_case("overlapping-rows", array, replace(tensor_map, strides=(32,)), (0, 3))
@@ -132,11 +138,29 @@ def tma_store_cases() -> Iterator[Case]:
     array, tensor_map = _source("f16", (80, 40), box=(32, 16), element_strides=(1, 2), swizzle=64)
     yield store_case("tma_store_2d", "element-strides", array, tensor_map, (8, 20),
                      _tile("f16", 4096))
+    yield from ragged_store_cases()
     for dtype in ("u8", "f32", "tf32", "u64"):
         box = (64 // ELEMENT_BYTES[dtype], 8)
         array, tensor_map = _source(dtype, (48, 12), box=box, swizzle=64)
         words = Array("in", "u32", (3, LANES), File(words_file("random")))
         yield store_case("tma_store_2d", f"type-{dtype}", array, tensor_map, (4, 6), words)
+
+
+def ragged_store_cases() -> Iterator[Case]:
+    """Rows that end or begin inside a 16-byte unit; the array behind them shows what was written."""
+    for dtype, extents in (("f16", range(33, 41)), ("u8", (65, 72, 79)), ("f32", (17, 18, 19))):
+        size = ELEMENT_BYTES[dtype]
+        array, tensor_map = _source(dtype, (160 // size, 12), box=(64 // size, 8), swizzle=64)
+        for extent in extents:
+            ragged = replace(tensor_map, dims=(extent, 12))
+            for kernel in ("tma_store_2d", "tma_reduce_add"):
+                if dtype != "u8" or kernel == "tma_store_2d":
+                    yield store_case(kernel, f"ragged-{dtype}-{extent}", array, ragged,
+                                     (32 // size, 6), _tile(dtype, 1024))
+    array, tensor_map = _source("f16", (80, 24), box=(32, 16), swizzle=64)
+    for inner in (-1, -3, -9, 71, 77):
+        yield store_case("tma_store_2d", f"inner-{inner}", array, tensor_map, (inner, 5),
+                         _tile("f16", 4096))
 
 
 def reduce_cases() -> Iterator[Case]:
