@@ -31,6 +31,9 @@ _ORDERING = ("fence", "membar", "bar", "wgmma", "mbarrier.try_wait", "cp.async.b
 _NOTHING = Instruction("pmevent", ())
 
 
+Found = tuple[str, str, str]
+
+
 @dataclass(frozen=True)
 class Edit:
     """Replaces the instruction at `pc`."""
@@ -58,11 +61,11 @@ class Case:
 
 @dataclass
 class Outcome:
-    """How a mutant fared. `findings` are (kind, PTX place) pairs."""
+    """How a mutant fared. `findings` are (kind, PTX place, other party)."""
 
     mutant: Mutant
     place: str
-    findings: set[tuple[str, str]] = field(default_factory=set)
+    findings: set[Found] = field(default_factory=set)
     wrong_result: bool = False
     partners: list[str] = field(default_factory=list)  # of a survivor: what else does its job
 
@@ -152,18 +155,18 @@ def run(
     schedules: Sequence[str],
     max_steps: int,
     all_runs: bool,
-) -> tuple[set[tuple[str, str]], bool]:
+) -> tuple[set[Found], bool]:
     """(findings, wrong result) over cases and schedules; stops at the first finding unless
     all_runs.
     """
     program = apply(kernel, edits)
-    findings: set[tuple[str, str]] = set()
+    findings: set[Found] = set()
     wrong = False
     for case in cases:
         check_launch(program, case.launch)
         for schedule in schedules:
             report = Grid(program, case.launch, schedule, max_steps).run()
-            findings |= {(f.kind, f.ptx) for f in report.findings if f.level != "review"}
+            findings |= {(f.kind, f.ptx, f.other) for f in report.findings if f.level != "review"}
             wrong |= any(
                 not np.array_equal(report.outputs[name], bits)
                 for name, bits in case.expected.items()

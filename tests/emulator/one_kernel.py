@@ -10,7 +10,10 @@ from kgen.emu import Launch, Report, emulate
 from kgen.emu.launch import Array, Constant, Pointer, Scalar
 
 HEADER = ".version 8.0\n.target sm_90a\n.address_size 64\n"
-DECLARATIONS = ".reg .pred %p<16>; .reg .b16 %h<16>; .reg .b32 %r<64>; .reg .b64 %rd<32>; .reg .f32 %f<32>; .reg .f64 %fd<8>;"
+DECLARATIONS = (
+    ".reg .pred %p<16>; .reg .b16 %h<16>; .reg .b32 %r<64>; .reg .b64 %rd<32>;"
+    " .reg .f32 %f<32>; .reg .f64 %fd<8>;"
+)
 
 
 def text(body: str, params: str = "", shared: str = "") -> str:

@@ -115,7 +115,7 @@ RESULT_64 = {"mul.wide.u32", "mul.wide.s32", "mad.wide.u32", "cvt.u64.u32", "cvt
 
 
 def _program(opcode: str, widths: tuple[int, ...], wide: bool, varying: bool) -> Program:
-    """out[t] = opcode(in[t][0], in[t][1], ...); the index is the thread, or 0 for the uniform form."""
+    """out[t] = opcode(in[t][0], in[t][1], ...); the uniform form reads in[0] in every thread."""
     index = "%r0" if varying else "%r40"
     loads = []
     names = []
@@ -288,7 +288,7 @@ def test_packed_conversion(high, low):
 def test_many_conversions_become_one_operation():
     """A run over registers gives what the single instructions give."""
     single = "".join(
-        f"cvt.rn.bf16x2.f32 %r{20 + i}, %f{2 * i + 1}, %f{2 * i};\n{'' if i % 2 else 'xor.b32 %r60, %r60, 0;'}\n"
+        f"cvt.rn.bf16x2.f32 %r{20 + i}, %f{2 * i + 1}, %f{2 * i};\n{'' if i % 2 else 'xor.b32 %r60, %r60, 0;'}\n"  # noqa: E501
         for i in range(8)
     )
     batch = "".join(f"cvt.rn.bf16x2.f32 %r{20 + i}, %f{2 * i + 1}, %f{2 * i};\n" for i in range(8))

@@ -86,15 +86,15 @@ def test_unknown_schedule():
         ("add.weird.u32 %r1, %r0, 1;", "instruction add.weird.u32"),
         ("mbarrier.arrive.weird.shared::cta.b64 _, [%r1];", "modifier .weird"),
         (
-            "cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r0, %r0}], [%r1];",
+            "cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r0, %r0}], [%r1];",  # noqa: E501
             "modifier .im2col",
         ),
         (
-            "wgmma.mma_async.sync.aligned.m64n12k16.f32.bf16.bf16 {%f0,%f1,%f2,%f3,%f4,%f5}, %rd1, %rd2, %p1, 1, 1, 0, 0;",
+            "wgmma.mma_async.sync.aligned.m64n12k16.f32.bf16.bf16 {%f0,%f1,%f2,%f3,%f4,%f5}, %rd1, %rd2, %p1, 1, 1, 0, 0;",  # noqa: E501
             "no such shape",
         ),
         (
-            "wgmma.mma_async.sync.aligned.m64n8k16.f16.bf16.bf16 {%r1,%r2}, %rd1, %rd2, %p1, 1, 1, 0, 0;",
+            "wgmma.mma_async.sync.aligned.m64n8k16.f16.bf16.bf16 {%r1,%r2}, %rd1, %rd2, %p1, 1, 1, 0, 0;",  # noqa: E501
             "does not accumulate",
         ),
         ("call.uni helper, (%r0);", "instruction call.uni"),
@@ -131,7 +131,7 @@ def test_misaligned_access():
 
 def test_raw_arguments():
     """A structure by value; 4 bytes of it read back."""
-    body = "    ld.param.u32 %r1, [pair+4];\n    cvt.u64.u32 %rd9, %r1;\n    st.global.u64 [%rd0], %rd9;"
+    body = "    ld.param.u32 %r1, [pair+4];\n    cvt.u64.u32 %rd9, %r1;\n    st.global.u64 [%rd0], %rd9;"  # noqa: E501
     launch = replace(
         one_kernel.launch(), arguments=(*one_kernel.launch().arguments, Raw("0100000002000000"))
     )

@@ -77,7 +77,7 @@ FAULTS = {
     "one product missing": (
         [
             (
-                "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f0,%f1,%f2,%f3}, %rd8, %rd9, %p4, 1, 1, 0, 0;",
+                "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f0,%f1,%f2,%f3}, %rd8, %rd9, %p4, 1, 1, 0, 0;",  # noqa: E501
                 "",
             )
         ],
@@ -86,7 +86,7 @@ FAULTS = {
     "store left out": (
         [
             (
-                "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd10, {%r19, %r19}], [%r3+18432];",
+                "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd10, {%r19, %r19}], [%r3+18432];",  # noqa: E501
                 "",
             )
         ],
@@ -138,7 +138,7 @@ def test_line_of_the_cuda_source():
     marked = mini.broken(
         (
             "    cp.async.bulk.tensor.2d.global",
-            "    .loc 1 77 0, function_name $f, inlined_at 1 99 3\n    cp.async.bulk.tensor.2d.global",
+            "    .loc 1 77 0, function_name $f, inlined_at 1 99 3\n    cp.async.bulk.tensor.2d.global",  # noqa: E501
         ),
         ("fence.proxy.async.shared::cta;", ""),
     )

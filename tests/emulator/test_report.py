@@ -16,7 +16,7 @@ def test_worst_level_decides():
 
 
 def test_one_case_does_not_cover_a_ring():
-    """K of three tiles: the ring of two wraps once. Six tiles in another case complete the picture."""
+    """K of three tiles: the ring of two wraps once. Six tiles in another case do the rest."""
     short = emulate(mini.PTX, mini.launch(192), ("early", "late"))
     judged = judge([short])
     assert short.verdict == "clean" and judged.verdict == "incomplete"
@@ -34,7 +34,7 @@ def test_rings_can_be_declared():
 
 def test_code_that_no_case_reaches_is_named():
     text = one_kernel.text(
-        "    setp.eq.u32 %p1, %r0, 99;\n    @!%p1 bra END;\n    add.u32 %r1, %r0, 1;\n    add.u32 %r1, %r0, 2;\nEND:\n"
+        "    setp.eq.u32 %p1, %r0, 99;\n    @!%p1 bra END;\n    add.u32 %r1, %r0, 1;\n    add.u32 %r1, %r0, 2;\nEND:\n"  # noqa: E501
     )
     judged = judge([emulate(text, one_kernel.launch(), ("early",))])
     assert judged.verdict == "incomplete"
@@ -44,7 +44,7 @@ def test_code_that_no_case_reaches_is_named():
 
 
 def test_code_that_only_leads_to_a_trap_is_exempt():
-    body = "    setp.ne.u32 %p1, %r0, 99;\n    @%p1 bra END;\n    add.u32 %r1, %r0, 1;\n    trap;\nEND:\n"
+    body = "    setp.ne.u32 %p1, %r0, 99;\n    @%p1 bra END;\n    add.u32 %r1, %r0, 1;\n    trap;\nEND:\n"  # noqa: E501
     assert judge([one_kernel.report(body)]).verdict == "clean"
 
 
@@ -79,7 +79,7 @@ def test_text_of_a_finding():
     )
     assert (
         str(finding)
-        == "error: race: overwrites it [other: CTA 0 warp 2]: a.cu:3 ptx:9 st CTA 0 warp 1 bytes under late (x3)"
+        == "error: race: overwrites it [other: CTA 0 warp 2]: a.cu:3 ptx:9 st CTA 0 warp 1 bytes under late (x3)"  # noqa: E501
     )
 
 

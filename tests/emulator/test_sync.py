@@ -292,7 +292,7 @@ def test_flag_in_global_memory(publish, look, expected):
     if "red." in publish:  # the flag starts at all ones: 8 more make 7
         body = body.replace(
             "@%p2 bra READ;",
-            "@%p2 bra READ;\n    mov.u32 %r6, 0xffffffff;\n    st.relaxed.gpu.global.u32 [%rd5+128], %r6;",
+            "@%p2 bra READ;\n    mov.u32 %r6, 0xffffffff;\n    st.relaxed.gpu.global.u32 [%rd5+128], %r6;",  # noqa: E501
         )
     for schedule in ("early", "random:1", "starve:0"):
         found = kinds(body, ctas=2, schedules=(schedule,))
