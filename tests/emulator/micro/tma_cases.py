@@ -156,7 +156,7 @@ def ragged_store_cases() -> Iterator[Case]:
             for kernel in ("tma_store_2d", "tma_reduce_add"):
                 if dtype != "u8" or kernel == "tma_store_2d":
                     yield store_case(kernel, f"ragged-{dtype}-{extent}", array, ragged,
-                                     (32 // size, 6), _tile(dtype, 1024))
+                                     (32 // size, 6), _tile("u32" if dtype == "u8" else dtype, 1024))
     array, tensor_map = _source("f16", (80, 24), box=(32, 16), swizzle=64)
     for inner in (-1, -3, -9, 71, 77):
         yield store_case("tma_store_2d", f"inner-{inner}", array, tensor_map, (inner, 5),
