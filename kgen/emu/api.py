@@ -27,7 +27,7 @@ from .program import Program
 from .report import Coverage, Findings, Report, RunReport
 
 DEFAULT_SCHEDULES = ("early", "late", "latestore", "random:1")
-MAX_STEPS = 50_000_000
+MAX_STEPS = 10_000_000
 HANDLER_MODULES = (
     barrier_ops,
     bulk,

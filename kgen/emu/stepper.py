@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from .program import BLOCKED, ENDED, PARTED, YIELDED
+from .program import BLOCKED, ENDED, PARTED, YIELDED, UnmodelledError
 
 if TYPE_CHECKING:
     from .grid import Grid
@@ -88,7 +88,7 @@ def _run_fragment(grid: Grid, warp: Warp, fragment: Fragment, limit: int, budget
         else:
             handler = handlers[pc]
             if handler is None:
-                _unmodelled(grid, warp, pc)
+                _unmodelled(grid, warp, pc, program.unmodelled[pc])
                 return budget
             if not alone and program.aligned[pc]:
                 _partial(grid, warp, fragment, pc)
@@ -102,7 +102,10 @@ def _run_fragment(grid: Grid, warp: Warp, fragment: Fragment, limit: int, budget
                     touched.intersection(program.flow.effects[pc].writes),
                 )
             grid.steps += 1
-            outcome = handler(warp, fragment, fragment.mask)
+            try:
+                outcome = handler(warp, fragment, fragment.mask)
+            except UnmodelledError as reason:
+                _unmodelled(grid, warp, pc, str(reason))
             if outcome is None:
                 pc = fragment.pc = pc + 1
             elif isinstance(outcome, int):
@@ -130,11 +133,7 @@ def _partial(grid: Grid, warp: Warp, fragment: Fragment, pc: int) -> None:
         grid.finding("partial-warp", text, warp, pc)
 
 
-def _unmodelled(grid: Grid, warp: Warp, pc: int) -> None:
-    grid.finding(
-        "unmodelled",
-        f"{grid.program.unmodelled[pc]} is not modelled; the run stops here",
-        warp,
-        pc,
-    )
+def _unmodelled(grid: Grid, warp: Warp, pc: int, what: str) -> NoReturn:
+    text = f"{what} is not modelled; the run stops here"
+    grid.finding("unmodelled", text, warp, pc)
     raise RunStoppedError
