@@ -27,6 +27,7 @@ from .program import Program
 from .report import Coverage, Findings, Report, RunReport
 
 DEFAULT_SCHEDULES = ("early", "late", "latestore", "random:1")
+MAX_CTAS = 1024  # all CTAs are resident: shared memory and its shadow take up to 2 MiB each
 MAX_STEPS = 10_000_000
 HANDLER_MODULES = (
     barrier_ops,
@@ -70,6 +71,9 @@ def check_launch(program: Program, launch: Launch) -> None:
     limit = kernel.maxntid[0] * kernel.maxntid[1] * kernel.maxntid[2] if kernel.maxntid else 1024
     if threads > limit:
         raise EmulatorError(f"{where}: block: {threads} threads, but the kernel allows {limit}")
+    ctas = launch.grid[0] * launch.grid[1] * launch.grid[2]
+    if ctas > MAX_CTAS:
+        raise EmulatorError(f"{where}: grid: {ctas} CTAs, the emulator holds {MAX_CTAS} at once")
     if kernel.cluster and kernel.cluster != launch.cluster:
         raise EmulatorError(
             f"{where}: cluster: {launch.cluster}, but the kernel requires {kernel.cluster}"
@@ -90,8 +94,7 @@ def starve_roles(program: Program, launch: Launch, visited: list[set[int]]) -> t
 def expand(
     schedules: Iterable[str], program: Program, launch: Launch, max_steps: int
 ) -> tuple[str, ...]:
-    """`starve` stands for one warp of each role, `all` for every schedule with every warp starved.
-    """
+    """`starve` stands for one warp of each role, `all` for every schedule and every victim."""
     names: list[str] = []
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     for name in schedules:

@@ -70,8 +70,7 @@ def wait(program: Program, instruction: Instruction, pc: int) -> Handler:
 
 @handles("cp.async.bulk.shared::cluster.global", "cp.async.bulk.shared::cta.global")
 def load(program: Program, instruction: Instruction, pc: int) -> Handler:
-    """cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [dst], [src], size, [mbar]
-    """
+    """[dst], [src], size, [mbar]: global to shared memory, counted by an mbarrier."""
     require(instruction, *_LOAD_MODIFIERS)
     registers = program.registers
     dst, src = (registers.address(operand) for operand in instruction.operands[:2])

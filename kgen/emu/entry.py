@@ -121,8 +121,6 @@ class EntryParser(OperandParser):
             self.kernel.maxntid = padded
         elif name == ".reqnctapercluster":
             self.kernel.cluster = padded
-        elif name == ".explicitcluster":
-            self.kernel.explicit_cluster = True
         elif name == ".maxnreg":
             self.kernel.maxnreg = values[0]
 

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
 
 def deadlock_findings(grid: Grid) -> None:
-    """No warp can run and no operation is pending: one finding per waiter, with what it waits for.
-    """
+    """No warp can run, no operation is pending: a finding per waiter, with what it waits for."""
     for warp in grid.warps:
         for fragment in warp.fragments:
             wait = fragment.waiting

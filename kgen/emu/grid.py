@@ -82,7 +82,7 @@ class Grid:
         ctas = grid[0] * grid[1] * grid[2]
         self.warp_count = per_cta * ctas
         size = cluster[0] * cluster[1] * cluster[2]
-        registers = launch.registers or launch_cap(threads)
+        registers = launch.registers or self.program.kernel.maxnreg or launch_cap(threads)
         clusters: dict[tuple[int, ...], Cluster] = {}
         for number in range(ctas):
             position = (
@@ -252,8 +252,7 @@ class Grid:
             self._resume_polls()
 
     def force(self, operations: list[AsyncOp]) -> None:
-        """A wait for these operations: they happen now, after what is before them in their pipes.
-        """
+        """A wait for these operations: they happen now, after those before them in their pipes."""
         for operation in operations:
             if operation.done:
                 continue

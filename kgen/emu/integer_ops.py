@@ -144,8 +144,7 @@ def _per_value(function: Callable[[int, int], int]) -> Callable[[Row], Row]:
 
 
 def find_leading(a: Row) -> Row:
-    """bfind: position of the most significant bit that is not the sign; all ones if there is none.
-    """
+    """bfind: position of the highest bit that is not the sign; all ones if there is none."""
     value = np.where(a < 0, ~a, a) if a.dtype.kind == "i" else a
     result = np.frompyfunc(lambda v: (int(v).bit_length() - 1) & 0xFFFFFFFF, 1, 1)(value)
     return np.asarray(result, object).astype(np.uint64)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .ptx import SINK, Imm, Instruction, Mem, Operand, Pair, Reg, Vec, registers_of
+from .ptx import Imm, Instruction, Mem, Operand, Pair, Reg, Vec, registers_of
 
 _NO_RESULT = frozenset(
     [
@@ -169,7 +169,3 @@ def single_constants(code: list[Instruction]) -> dict[str, int]:
 def vector_items(operand: Operand) -> tuple[Operand, ...]:
     """The elements of {a, b}; a scalar operand is a vector of one."""
     return operand.items if isinstance(operand, Vec) else (operand,)
-
-
-def is_sink(operand: Operand) -> bool:
-    return operand == SINK

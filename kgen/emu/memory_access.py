@@ -165,8 +165,11 @@ def read_place(warp: Warp, place: Place, access: Access, pc: int) -> np.ndarray:
     index = element_index(place.offsets, access)
     if isinstance(place, SharedPlace):
         footprint = words_of(place.offsets, access.bytes)
-        warp.grid.check_access(warp, place.cta, footprint, pc, write=False, by_async=False)
-        place.cta.shadow.record_read(warp, footprint)
+        shadow = place.cta.shadow
+        if not (access.synchronises and shadow.only_atomic(footprint)):
+            warp.grid.check_access(warp, place.cta, footprint, pc, write=False, by_async=False)
+        if not access.synchronises:
+            shadow.record_read(warp, footprint)
         return element_view(place.cta.shared, access.size)[index]
     if not access.synchronises:
         global_access.check_read(warp, place.allocation, place.offsets, access.bytes, pc)
@@ -178,15 +181,18 @@ def write_place(
 ) -> None:
     """Checks and performs a write of (lanes, elements)."""
     index = element_index(place.offsets, access)
+    unordered = atomic or access.synchronises
     if isinstance(place, SharedPlace):
         footprint = words_of(place.offsets, access.bytes)
         check_mbarriers(warp, place.cta, footprint.lo, footprint.hi, pc)
-        warp.grid.check_access(warp, place.cta, footprint, pc, write=True, by_async=False)
+        shadow = place.cta.shadow
+        if not (unordered and shadow.only_atomic(footprint)):
+            warp.grid.check_access(warp, place.cta, footprint, pc, write=True, by_async=False)
         element_view(place.cta.shared, access.size)[index] = values
-        place.cta.shadow.record_write(footprint, warp.index, warp.order.now)
-        place.cta.shadow.forget_origin(footprint)
+        shadow.record_write(footprint, warp.index, warp.order.now, atomic=unordered)
+        shadow.forget_origin(footprint)
+        warp.grid.version += 1
         return
-    unordered = atomic or access.synchronises
     global_access.check_write(
         warp, place.allocation, place.offsets, access.bytes, pc, atomic=unordered
     )

@@ -34,8 +34,7 @@ class UnmodelledError(Exception):
 
 
 def handles(*prefixes: str) -> Callable[[Builder], Builder]:
-    """Registers a builder for opcodes that begin with one of the prefixes; the longest prefix wins.
-    """
+    """Registers a builder for opcodes that begin with a prefix; the longest prefix wins."""
 
     def register(builder: Builder) -> Builder:
         for prefix in prefixes:

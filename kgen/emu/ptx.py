@@ -127,8 +127,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Variable:
-    """A declared variable or parameter; `bytes` is 0 for an extern array (dynamic shared memory).
-    """
+    """A declared variable or parameter; `bytes` is 0 for dynamic shared memory."""
 
     name: str
     bytes: int
@@ -148,12 +147,10 @@ class Kernel:
     reqntid: tuple[int, ...] = ()
     maxntid: tuple[int, ...] = ()
     cluster: tuple[int, ...] = ()
-    explicit_cluster: bool = False
     maxnreg: int = 0
 
     def param_offsets(self) -> dict[str, int]:
-        """Byte offset of each parameter in the parameter buffer (natural alignment, ISA section 7).
-        """
+        """Byte offset of each parameter in the parameter buffer (natural alignment)."""
         offsets: dict[str, int] = {}
         at = 0
         for param in self.params:

@@ -37,8 +37,7 @@ Setter = Callable[["Warp", "Fragment", np.ndarray, object], None]
 
 @dataclass(frozen=True)
 class Slot:
-    """kind: "uniform", "rows32", "rows64" or "rowsp"; index into that store; bits of the register.
-    """
+    """kind: uniform, rows32, rows64 or rowsp; index into that store; bits of the register."""
 
     kind: str
     index: int

@@ -98,6 +98,7 @@ class SharedShadow:
         self.cta = cta
         self.writer = np.full(words, NOBODY, np.int32)
         self.stamp = np.zeros(words, np.int32)
+        self.atomic = np.zeros(words, bool)  # last written by a synchronising access
         self.readers: dict[int, np.ndarray] = {}  # warp -> stamp of its last generic read, per word
         self.live: list[AsyncOp] = []  # operations that may still read
         self._live_limit = 32
@@ -218,8 +219,16 @@ class SharedShadow:
         stamps[footprint.index] = warp.order.now
         self.mark_used(footprint)
 
-    def record_write(self, footprint: Footprint, writer: int, stamp: int) -> None:
+    def only_atomic(self, footprint: Footprint) -> bool:
+        """Whether nothing but synchronising accesses has written these words."""
         index = footprint.index
+        return bool((self.atomic[index] | (self.writer[index] == NOBODY)).all())
+
+    def record_write(
+        self, footprint: Footprint, writer: int, stamp: int, atomic: bool = False
+    ) -> None:
+        index = footprint.index
+        self.atomic[index] = atomic
         self.writer[index] = writer
         self.stamp[index] = stamp
         self.changed(footprint)

@@ -57,7 +57,6 @@ class Mbarrier:
     fenced: bool = False  # the init was made visible to the async proxy
     observers: dict[int, Observation] = field(default_factory=dict)
     waiters: list[Waiter] = field(default_factory=list)
-    overfull: int = 0  # arrivals beyond the expected ones
 
     def __post_init__(self) -> None:
         self.pending = self.expected
@@ -80,14 +79,12 @@ class Mbarrier:
     def arrive(self, count: int) -> bool:
         """Takes `count` arrivals off the phase; False if it does not expect that many."""
         if count > self.pending:
-            self.overfull += count - self.pending
             return False
         self.pending -= count
         return True
 
     def lagging(self) -> list[tuple[int, Observation]]:
-        """Warps whose observation of the previous phase is not ordered before the end of this one.
-        """
+        """Warps that saw the previous phase with no order before the end of this one."""
         clock = self.gathered.clock[HAPPENED]
         return [
             (warp, seen)
@@ -149,8 +146,7 @@ class ClusterBarrier:
 
 @dataclass(eq=False)
 class RegisterPool:
-    """Registers of the CTA's SM that no warp holds. setmaxnreg.dec gives to it, .inc takes from it.
-    """
+    """Registers that no warp of the CTA holds: setmaxnreg.dec gives to it, .inc takes from it."""
 
     free: int = 0  # registers, over all threads
     waiters: list[Waiter] = field(default_factory=list)

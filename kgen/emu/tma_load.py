@@ -152,8 +152,7 @@ def _arrived(
     targets: list[tuple[Cta, Mbarrier]],
     issued: Knowledge,
 ) -> None:
-    """The bytes are in shared memory of every destination, and each mbarrier learns of its share.
-    """
+    """The bytes are in every destination, and each mbarrier learns of its share."""
     warp, pc = operation.warp, operation.pc
     bits = _fetch(tensor_map, allocation, box)
     size = tensor_map.element_bytes

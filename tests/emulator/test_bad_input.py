@@ -18,6 +18,7 @@ from kgen.errors import EmulatorError
         ({"block": (192, 1, 1)}, "block: 192 threads, but the kernel allows 160"),
         ({"block": (2048, 1, 1)}, "block"),
         ({"grid": (0, 1, 1)}, r"grid\[0\]"),
+        ({"grid": (40, 40, 1)}, "grid: 1600 CTAs, the emulator holds 1024"),
         ({"grid": (3, 1, 1), "cluster": (2, 1, 1)}, "2 does not divide grid"),
         ({"dynamic_shared_bytes": 232449}, "dynamic_shared_bytes"),
         ({"kernel": "other"}, "kernel: no .entry 'other' in this module, only mini"),

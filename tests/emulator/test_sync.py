@@ -314,3 +314,38 @@ def test_atomics_from_many_ctas():
     report = one_kernel.report(body, ctas=3, schedules=("early", "random:1"))
     assert report.verdict == "clean", str(report)
     assert report.outputs["out"][:3].tolist() == [96, 192, 31]
+
+
+def test_atomics_and_flags_in_shared_memory():
+    """Warps count in shared memory, and see the last one through a volatile read."""
+    body = """
+    mov.u32 %r1, s;
+    setp.ne.u32 %p1, %r0, 0;
+    mov.u32 %r2, 0;
+    @%p1 bra READY;
+    st.shared.u32 [%r1], %r2;
+READY:
+    bar.sync 0;
+    red.shared.add.u32 [%r1], 1;
+SPIN:
+    ld.volatile.shared.u32 %r3, [%r1];
+    setp.ne.u32 %p2, %r3, 64;
+    @%p2 bra SPIN;
+    cvt.u64.u32 %rd9, %r3;
+    st.global.u64 [%rd0], %rd9;
+"""
+    for schedule in ("early", "late", "starve:0", "random:3"):
+        report = one_kernel.report(body, threads=64, shared=SHARED, schedules=(schedule,))
+        assert report.verdict == "clean", str(report)
+        assert report.outputs["out"].tolist() == [64] * 64
+
+
+def test_plain_write_next_to_an_atomic_is_a_race():
+    body = """
+    mov.u32 %r1, s;
+    shr.u32 %r2, %r0, 5;
+    setp.eq.u32 %p1, %r2, 0;
+    @%p1 st.shared.u32 [%r1], %r0;
+    @!%p1 red.shared.add.u32 [%r1], 1;
+"""
+    assert "race" in kinds(body, threads=64, shared=SHARED)
