@@ -58,7 +58,7 @@ class Grid:
         self.parameters = Parameters(program.kernel, launch, self.memory)
         self.findings = Findings()
         self.timeline = Timeline(enabled=timeline)
-        self.operations: list[AsyncOp | None] = []  # by number; write numbers share the entry
+        self.operations: list[AsyncOp] = []  # by number; write numbers share the entry
         self.pending: list[AsyncOp] = []
         self.ready: deque[Warp] = deque()
         self.parked_polls: list[tuple[Warp, Fragment]] = []
@@ -137,6 +137,7 @@ class Grid:
         }
         seconds = time.perf_counter() - started
         coverage = coverage_of(self)
+        self.timeline.finish(self)
         return RunReport(
             self.schedule.name,
             list(self.findings),
@@ -236,8 +237,7 @@ class Grid:
         self.operations.append(operation)
 
     def describe_operation(self, number: int) -> str:
-        operation = self.operations[number]
-        return operation.describe() if operation is not None else f"operation {number}"
+        return self.operations[number].describe()
 
     def _happen(self, operation: AsyncOp) -> None:
         self.pending.remove(operation)

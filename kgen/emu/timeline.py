@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .machine import Fragment, Wait, Warp
     from .order import AsyncOp
 
-_ENGINES = 1000  # thread numbers from here on are engines (TMA, wgmma), not warps
+ENGINES = 1000  # thread numbers from here on are engines (TMA, wgmma), not warps
 
 
 class Timeline:
@@ -41,11 +41,36 @@ class Timeline:
 
     def operation(self, grid: Grid, operation: AsyncOp) -> None:
         if self.enabled:
-            engine = _ENGINES + (1 if operation.kind == "wgmma" else 0)
+            engine = ENGINES + (1 if operation.kind == "wgmma" else 0)
             cta = operation.warp.cta.number
             self._event(
                 operation.kind, operation.issued_at, grid.steps, cta, engine, operation.pc, grid
             )
+
+    def finish(self, grid: Grid) -> None:
+        """Names of CTAs, of warps with what they do, and of the engines."""
+        if not self.enabled:
+            return
+        work: dict[int, set[str]] = {}
+        for operation in grid.operations:
+            if operation.kind == "wgmma":
+                first = operation.warp.number // 4 * 4
+                for warp in operation.warp.cta.warps[first : first + 4]:
+                    work.setdefault(warp.index, set()).add("wgmma")
+            else:
+                work.setdefault(operation.warp.index, set()).add(operation.kind)
+        for cta in (cta for cluster in grid.clusters for cta in cluster.ctas):
+            self._name("process_name", cta.number, 0, f"CTA {cta.number}")
+            self._name("thread_name", cta.number, ENGINES, "TMA")
+            self._name("thread_name", cta.number, ENGINES + 1, "wgmma")
+            for warp in cta.warps:
+                does = ", ".join(sorted(work.get(warp.index, set()))) or "no copies, no products"
+                self._name("thread_name", cta.number, warp.number, f"warp {warp.number}: {does}")
+
+    def _name(self, kind: str, cta: int, thread: int, name: str) -> None:
+        self.events.append(
+            {"name": kind, "ph": "M", "pid": cta, "tid": thread, "args": {"name": name}}
+        )
 
     def _event(
         self, name: str, start: int, end: int, cta: int, thread: int, pc: int, grid: Grid
@@ -64,14 +89,5 @@ class Timeline:
 
 
 def chrome_trace(events: list[dict[str, object]]) -> str:
-    """Chrome trace JSON, with names for CTAs, warps and engines."""
-    names: list[dict[str, object]] = []
-    for pid, tid in sorted({(int(str(e["pid"])), int(str(e["tid"]))) for e in events}):
-        label = {_ENGINES: "TMA", _ENGINES + 1: "wgmma"}.get(tid, f"warp {tid}")
-        names.append(
-            {"name": "thread_name", "ph": "M", "pid": pid, "tid": tid, "args": {"name": label}}
-        )
-        names.append(
-            {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": f"CTA {pid}"}}
-        )
-    return json.dumps({"traceEvents": names + events})
+    """Chrome trace JSON."""
+    return json.dumps({"traceEvents": events})

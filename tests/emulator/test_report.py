@@ -1,9 +1,11 @@
 """Verdicts, coverage over several cases, JSON and the timeline."""
 
 import json
+from xml.etree import ElementTree
 
 from emulator import mini, one_kernel
 from kgen.emu import emulate, judge
+from kgen.emu.picture import svg
 from kgen.emu.report import Coverage, Finding, worst
 from kgen.emu.timeline import chrome_trace
 
@@ -92,12 +94,19 @@ def test_timeline_of_loads_products_and_waits():
     assert any(name.startswith("wait: waits for the phase of parity 0") for name in names)
     assert sum(event["name"] == "TMA load" for event in spans) == 12
     assert all(event["dur"] >= 1 for event in spans)
-    assert {e["args"]["name"] for e in trace if e["ph"] == "M"} >= {
-        "TMA",
-        "wgmma",
-        "CTA 0",
-        "warp 4",
-    }
+    labels = {e["args"]["name"] for e in trace if e["ph"] == "M"}
+    assert {"TMA", "wgmma", "CTA 0", "warp 4: TMA load", "warp 0: TMA store, wgmma"} <= labels
+
+
+def test_picture_of_a_timeline():
+    """One row per warp and engine, one bar per span, well-formed XML."""
+    events = emulate(mini.PTX, mini.launch(), ("late",), timeline=True).runs[0].timeline
+    root = ElementTree.fromstring(svg(events))
+    space = "{http://www.w3.org/2000/svg}"
+    bars = [bar for bar in root.iter(f"{space}rect") if bar.find(f"{space}title") is not None]
+    assert len(bars) == sum(event["ph"] == "X" for event in events)
+    texts = {text.text for text in root.iter(f"{space}text")}
+    assert {"CTA 0 warp 4: TMA load", "CTA 0 TMA", "CTA 0 wgmma"} <= texts
 
 
 def test_same_input_same_report():
