@@ -11,6 +11,7 @@ from typing import cast
 import numpy as np
 
 from . import alu, numerics
+from .float_ops import saturate as clamp
 from .operation import INTEGER_TYPE, Operation, Row, bits_of, read, typed
 
 
@@ -38,6 +39,8 @@ def convert(root: str, modifiers: list[str]) -> Operation | None:
     if to_int:
         mode = rounding or "rzi"
         return typed(target, (source,), lambda a: numerics.float_to_int(a, bits, signed, mode))
+    if (target, source) == ("f32", "bf16") and not options:  # a shift: NaN stays as it is
+        return Operation(target, ("b16",), lambda a: (a & np.uint32(0xFFFF)) << np.uint32(16))
     if target in ("f32", "f64"):
         if rounding.endswith("i") and not from_int:
             return typed(target, (source,), lambda a: numerics.round_to_integer(a, rounding))
@@ -45,7 +48,7 @@ def convert(root: str, modifiers: list[str]) -> Operation | None:
             return typed(target, (source,), lambda a: _round_directed(a, rounding))
         if rounding not in ("", "rn"):
             return None
-        return typed(target, (source,), lambda a: np.clip(a, 0, 1) if saturate else a)
+        return typed(target, (source,), lambda a: clamp(a) if saturate else a)
     if target in ("f16", "bf16", "tf32"):
         mode = cast(numerics.Rounding, rounding or "rn")
         relu, satfinite = "relu" in options, "satfinite" in options

@@ -30,9 +30,22 @@ def half_operation(root: str, options: list[str], kind: str) -> Operation | None
         else:
             halves = [row.astype(np.uint16) for row in rows]
             words = alu.half_op(root, name, *halves).astype(np.uint32)
+        if root in ("neg", "abs"):
+            return _canonical_nans(words, name)
         return _without_negatives(words, name) if relu else words
 
     return Operation(kind, (kind,) * counts[root], run)
+
+
+def _canonical_nans(words: Row, name: str) -> Row:
+    """neg and abs: NaN halves become the canonical NaN."""
+    infinity = 0x7C00 if name == "f16" else 0x7F80
+    result = words.copy()
+    for shift in (0, 16):
+        is_nan = ((words >> np.uint32(shift)) & np.uint32(0x7FFF)) > infinity
+        cleared = (result & ~np.uint32(0xFFFF << shift)) | np.uint32(0x7FFF << shift)
+        result = np.where(is_nan, cleared, result)
+    return result
 
 
 def _without_negatives(words: Row, name: str) -> Row:
@@ -64,17 +77,26 @@ _FLOAT: dict[str, tuple[Function, int]] = {
     "sin": (np.sin, 1),
     "cos": (np.cos, 1),
     "tanh": (np.tanh, 1),
-    "copysign": (lambda a, b: np.copysign(b, a), 2),
 }
+
+
+def _fma(a: Row, b: Row, c: Row, rounding: numerics.Rounding) -> Row:
+    """alu.fma, where rounding down makes an exact zero sum of different signs negative."""
+    result = alu.fma(a, b, c, "f32", rounding)
+    if rounding == "rm":
+        product = a.astype(np.float64) * b
+        negative = (product + c == 0) & (np.signbit(product) | np.signbit(c))
+        result = np.where(negative, np.float32(-0.0), result)
+    return result
 
 
 def _rounded(root: str, rounding: numerics.Rounding) -> tuple[Function, int] | None:
     """add, sub, mul and fma of f32 under any rounding: one fma that is rounded once."""
     forms: dict[str, tuple[Function, int]] = {
-        "add": (lambda a, b: alu.fma(a, np.ones_like(a), b, "f32", rounding), 2),
-        "sub": (lambda a, b: alu.fma(a, np.ones_like(a), -b, "f32", rounding), 2),
+        "add": (lambda a, b: _fma(a, np.ones_like(a), b, rounding), 2),
+        "sub": (lambda a, b: _fma(a, np.ones_like(a), -b, rounding), 2),
         "mul": (lambda a, b: alu.fma(a, b, np.full_like(a, -0.0), "f32", rounding), 2),
-        "fma": (lambda a, b, c: alu.fma(a, b, c, "f32", rounding), 3),
+        "fma": (lambda a, b, c: _fma(a, b, c, rounding), 3),
     }
     return forms.get(root)
 
@@ -95,9 +117,20 @@ def _fma_f64(a: Row, b: Row, c: Row) -> Row:
     return np.asarray(result, object).astype(np.float64)
 
 
+def saturate(values: Row) -> Row:
+    """0..1; NaN and -0 become +0."""
+    return np.clip(np.nan_to_num(values, nan=0.0), 0, 1) + np.float32(0)
+
+
 def _saturated(function: Function) -> Function:
     """.sat: results are clamped to 0..1, NaN becomes 0."""
-    return lambda *values: np.clip(np.nan_to_num(function(*values), nan=0.0), 0, 1)
+    return lambda *values: saturate(function(*values))
+
+
+def _copy_sign(a: Row, b: Row) -> Row:
+    """copysign d, a, b: b with the sign of a, NaN untouched."""
+    sign = a.dtype.type(1 << (a.dtype.itemsize * 8 - 1))
+    return (a & sign) | (b & ~sign)
 
 
 def _minmax_nan(root: str, a: Row, b: Row) -> Row:
@@ -106,8 +139,29 @@ def _minmax_nan(root: str, a: Row, b: Row) -> Row:
     return np.where(np.isnan(a) | np.isnan(b), canonical, alu.minmax(root, a, b))
 
 
+def _flush(words: Row) -> Row:
+    """Subnormal f32 bits become zeros of the same sign."""
+    return np.where(words & np.uint32(0x7F800000), words, words & np.uint32(0x80000000))
+
+
+def _flushed(plain: Operation) -> Operation:
+    """.ftz: subnormal sources and results are flushed."""
+
+    def run(*rows: Row) -> Row:
+        flushed = [
+            _flush(row) if kind == "f32" else row
+            for row, kind in zip(rows, plain.sources, strict=True)
+        ]
+        return _flush(plain.run(*flushed))
+
+    return Operation(plain.result, plain.sources, run)
+
+
 def float_operation(root: str, options: list[str], kind: str) -> Operation | None:
     """An instruction on f32 or f64; `options` are the modifiers without .rn and .ftz."""
+    if root == "copysign" and not options:
+        raw = f"b{kind[1:]}"
+        return typed(raw, (raw, raw), _copy_sign)
     if root in ("min", "max"):
         if options == ["NaN"] and kind == "f32":
             return typed(kind, (kind, kind), lambda a, b: _minmax_nan(root, a, b))
@@ -115,6 +169,9 @@ def float_operation(root: str, options: list[str], kind: str) -> Operation | Non
             typed(kind, (kind, kind), lambda a, b: alu.minmax(root, a, b)) if not options else None
         )
     saturates = "sat" in options
+    if "ftz" in options:
+        plain = float_operation(root, [o for o in options if o != "ftz"], kind)
+        return None if plain is None else _flushed(plain)
     directed = next((o for o in options if o in ("rz", "rm", "rp")), None)
     others = [o for o in options if o not in ("sat", directed)]
     if root == "fma" and kind == "f64" and not options:
@@ -131,4 +188,4 @@ def float_operation(root: str, options: list[str], kind: str) -> Operation | Non
     return typed(kind, (kind,) * count, _saturated(function) if saturates else function)
 
 
-FLOAT_ROOTS = (*_FLOAT, "fma", "min", "max")
+FLOAT_ROOTS = (*_FLOAT, "fma", "min", "max", "copysign")

@@ -31,7 +31,6 @@ _COMPARE = {
     "hs": (">=", "greater_equal"),
 }
 _INTEGER = re.compile(r"[bus](32|64)")
-_FLOAT_UFUNC = {"add": "add", "sub": "subtract", "mul": "multiply"}
 
 
 def _split(opcode: str) -> tuple[str, tuple[str, ...], str]:
@@ -158,9 +157,6 @@ def vector(opcode: str, args: list[str], is_row: list[bool], out: str, where: st
         return f"copyto({out},{args[0]}{where},casting='unsafe')"
     if root == "cvt" and len(options) == 1:
         return _vector_convert(options[0], kind, args[0], is_row[0], out, where)
-    if kind == "f32" and root in _FLOAT_UFUNC and set(options) <= {"rn"} and all(is_row):
-        views = ",".join(f"{a}.view(f4)" for a in args)
-        return f"{_FLOAT_UFUNC[root]}({views},out={out}.view(f4){where})"
     match = _INTEGER.fullmatch(kind)
     if match is None:
         return None

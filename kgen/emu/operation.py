@@ -15,6 +15,7 @@ import numpy as np
 from . import numerics
 
 Row = np.ndarray
+CANONICAL_NAN = np.uint32(0x7FFFFFFF)  # what every f32 instruction makes of a NaN
 Function = Callable[..., Row]
 
 
@@ -63,6 +64,8 @@ def write(value: Row, kind: str) -> Row:
     bits = bits_of(kind)
     if kind in ("f32", "f64"):
         raw = np.asarray(value, f"f{bits // 8}").view(f"u{bits // 8}")
+        if kind == "f32" and np.isnan(value).any():
+            raw = np.where(np.isnan(value), CANONICAL_NAN, raw)
     elif kind in ("f16", "bf16"):
         raw = numerics.encode(value, kind)
     else:

@@ -38,7 +38,7 @@ def _arithmetic(root: str, modifiers: list[str]) -> Operation | None:
         return _logic(root, kind) if len(modifiers) == 1 else None
     if INTEGER_TYPE.fullmatch(kind):
         return _integer(root, modifiers[:-1], kind)
-    options = [m for m in modifiers[:-1] if m not in ("rn", "ftz")]
+    options = [m for m in modifiers[:-1] if m != "rn"]
     if kind in _HALVES:
         return half_operation(root, options, kind)
     if kind in ("f32", "f64"):

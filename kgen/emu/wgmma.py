@@ -155,6 +155,7 @@ def execute(operation: AsyncOp, call: WgmmaCall) -> None:
     product = np.matmul(a_values, b.values.T)
     if form.negate:
         product = -product
+    product += 0.0  # sums start from +0, so that no sum of zeros is negative
     old = np.concatenate([warp.matrix32[form.accumulators] for warp in warps], axis=1)
     new = _accumulate(form, product, old, add)
     for index, warp in enumerate(warps):
