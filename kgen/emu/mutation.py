@@ -217,19 +217,36 @@ def partners(
         and other.name.startswith(("delete", "skip"))
         and kernel.code[other.pc].opcode.startswith(_ORDERING)
     ]
-    for same in (True, False):
+    same = [other for other in others if kernel.code[other.pc].opcode == opcode]
+    different = [other for other in others if kernel.code[other.pc].opcode != opcode]
+    groups = [[[other] for other in same], [same], [[other] for other in different]]
+    for group in groups:
         found: list[str] = []
-        for other in others:
-            if (kernel.code[other.pc].opcode == opcode) != same:
-                continue
-            alone = run(kernel, [other.edit], cases, schedules, max_steps, all_runs=True)
-            both_edits = [survivor.edit, other.edit]
-            both = run(kernel, both_edits, cases, schedules, max_steps, all_runs=True)
+        for together in group:
+            edits = [other.edit for other in together]
+            alone = run(kernel, edits, cases, schedules, max_steps, all_runs=True)
+            both = run(kernel, [survivor.edit, *edits], cases, schedules, max_steps, all_runs=True)
             if both[0] - alone[0] or (both[1] and not alone[1]):
-                found.append(f"{kernel.code[other.pc].opcode} at {program.place(other.pc)}")
+                found += [f"{kernel.code[o.pc].opcode} at {program.place(o.pc)}" for o in together]
         if found:
             return found
+    if opcode.startswith("mbarrier.arrive") and _same_phases(program, survivor, cases, max_steps):
+        return ["no wait: nobody waits for the phase that this arrival completes"]
     return []
+
+
+def _same_phases(program: Program, survivor: Mutant, cases: Sequence[Case], max_steps: int) -> bool:
+    """Whether every warp sees the same phases of every mbarrier with and without the mutation."""
+    mutated = apply(program.kernel, [survivor.edit])
+    for case in cases:
+        seen: list[list[dict[tuple[int, int], int]]] = []
+        for version in (program, mutated):
+            grid = Grid(version, case.launch, "early", max_steps)
+            grid.run()
+            seen.append([warp.seen_phase for warp in grid.warps])
+        if seen[0] != seen[1]:
+            return False
+    return True
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:

@@ -145,9 +145,10 @@ def encode(
 
     rn ties to even, rna ties away, rz truncates, rm goes down, rp up. Overflow gives the infinity
     (rz: the largest finite value); satfinite clamps it, and infinities, to the largest finite
-    value. NaN becomes the positive canonical NaN. relu clamps negative results to +0. tf32 results
-    leave the 13 low bits of the container zero (NaN: all ones).
-    Source  PTX ISA, cvt
+    value. NaN becomes the positive canonical NaN; rna, which only tf32 has, keeps its upper 19 bits
+    instead. relu clamps negative results to +0. tf32 results leave the 13 low bits of the
+    container zero.
+    Source  PTX ISA, cvt; NaN as measured on an H200
     """
     fmt = _format(fmt)
     x = np.asarray(x)
@@ -180,8 +181,10 @@ def encode(
     else:
         bits |= negative.astype(np.int64) << (fmt.bits - 1 - fmt.container_shift)
     bits <<= fmt.container_shift
-    canonical = (fmt.nan << fmt.container_shift) | ((1 << fmt.container_shift) - 1)
-    return np.where(nan, canonical, bits).astype(fmt.unsigned)
+    special: np.ndarray | int = fmt.nan << fmt.container_shift
+    if rounding == "rna" and nan.any():
+        special = np.asarray(x, np.float32).view(np.uint32) & np.uint32(0xFFFFE000)
+    return np.where(nan, special, bits).astype(fmt.unsigned)
 
 
 def _encode_rn(x: np.ndarray, fmt: FloatFormat) -> np.ndarray | None:

@@ -45,6 +45,8 @@ KINDS: dict[str, Level] = {
     "global-padding": "error",  # between the rows of an array
     "input-written": "error",
     "output-not-stored": "error",
+    "store-past-extent": "error",  # TMA writes the rest of the 16 bytes in which a row ends
+    "tma-coordinate": "error",  # a corner that raises an illegal instruction
     "operand": "error",  # a value that the ISA forbids
     "registers": "error",  # setmaxnreg
     "wgmma-operands": "error",  # the four warps of a warpgroup disagree

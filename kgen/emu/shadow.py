@@ -235,16 +235,17 @@ class SharedShadow:
 
     def forget_origin(self, footprint: Footprint) -> None:
         """A generic write: the bytes no longer come from a tensor."""
-        for units in self._units(footprint):
+        for units in self.units(footprint):
             self.provenance[units] = UNKNOWN
             self.unread[units] = False
 
     def mark_used(self, footprint: Footprint) -> None:
-        for units in self._units(footprint):
+        for units in self.units(footprint):
             self.unread[units] = False
 
     @staticmethod
-    def _units(footprint: Footprint) -> Iterator[slice | np.ndarray]:
+    def units(footprint: Footprint) -> Iterator[slice | np.ndarray]:
+        """Selects the footprint in the shadows that have one entry per UNIT bytes."""
         if footprint.words is None:
             yield slice(footprint.lo // UNIT, -(-footprint.hi // UNIT))
         else:

@@ -26,6 +26,9 @@ ELEMENT_BYTES = {
 
 _FLOATS = {"f16", "bf16", "f32", "f32_ftz", "tf32", "tf32_ftz", "f64"}
 _L2_PROMOTION = ("none", "64B", "128B", "256B")
+UNIT_BYTES = 16
+"""TMA addresses global memory in units of 16 bytes, counted from the start of a row."""
+
 _MAX_DIM, _MAX_STRIDE, _MAX_BOX, _MAX_ELEMENT_STRIDE = 1 << 32, 1 << 40, 256, 8
 
 
@@ -34,13 +37,16 @@ class Box:
     """One box of a tensor map at given coordinates: flat arrays, one entry per element.
 
     global_bytes   byte offset from the map's global address; meaningless where out of bounds
-    in_bounds      False where TMA fills (load) or drops (store, reduce) the element
+    in_bounds      False outside the tensor: where a load fills the element
+    written        where a store or reduction writes: in bounds, or behind the inner end of the
+                   tensor in the 16 bytes that hold the end
     shared_bytes   byte offset from the shared-memory address of the copy, after swizzling
     indices        element coordinates (rank, elements), innermost first
     """
 
     global_bytes: np.ndarray
     in_bounds: np.ndarray
+    written: np.ndarray
     shared_bytes: np.ndarray
     indices: np.ndarray
 
@@ -102,6 +108,17 @@ class TensorMap:
         return self.box_elements * self.element_bytes
 
     @property
+    def row_bytes(self) -> int:
+        return self.box[0] * self.element_bytes
+
+    @property
+    def row_pitch(self) -> int:
+        """Bytes from one row of a box to the next in shared memory: the swizzle width, which a
+        narrower box does not fill.
+        """
+        return self.swizzle or self.row_bytes
+
+    @property
     def shared_alignment(self) -> int:
         """Alignment in bytes that the shared-memory address of every copy needs."""
         return 128
@@ -142,8 +159,8 @@ class TensorMap:
         for i, step in enumerate(self.element_strides):
             if not 1 <= step <= _MAX_ELEMENT_STRIDE:
                 self._refuse(f"element_strides[{i}]", f"{step} is not in 1..8")
-        inner = self.box[0] * self.element_bytes
-        if inner % 16:
+        inner = self.row_bytes
+        if inner % UNIT_BYTES:
             self._refuse("box[0]", f"{self.box[0]} x {self.element_bytes} B = {inner} B is not a "
                                    "multiple of 16")
         if self.swizzle and inner > self.swizzle:
@@ -206,19 +223,40 @@ class TensorMap:
             0 <= c and c + (n - 1) * s < d
             for c, n, s, d in zip(corner, self.copied, self.steps, self.dims, strict=True)
         ):
-            inside = np.ones(self.box_elements, bool)
+            inside = written = np.ones(self.box_elements, bool)
         else:
             sizes = np.array(self.dims, np.int64)[:, None]
             inside = np.logical_and.reduce((indices >= 0) & (indices < sizes))
+            sizes[0] = -(-self.dims[0] * self.element_bytes // UNIT_BYTES) * UNIT_BYTES
+            sizes[0] //= self.element_bytes
+            written = np.logical_and.reduce((indices >= 0) & (indices < sizes))
         start = int(self._byte_strides @ corner)
-        return Box(self._relative_bytes + start, inside, self.shared_bytes(shared_address), indices)
+        places = self.shared_bytes(shared_address)
+        return Box(self._relative_bytes + start, inside, written, places, indices)
+
+    def refuses(self, coords: Sequence[int], store: bool) -> str:
+        """Why the instruction raises an illegal instruction at these coordinates, or "".
+
+        Measured on an H200: loads, stores and reductions at an inner coordinate that is not a
+        multiple of 16 bytes, below 0 or not; stores at (-8, -3), where 16-byte units begin. Which
+        of the two negative coordinates is at fault was not measured, so both are refused.
+        """
+        inner = coords[0] * self.element_bytes
+        if inner % UNIT_BYTES:
+            return (f"coordinate 0 is {coords[0]}: {coords[0]} x {self.element_bytes} B = {inner} B"
+                    f" is not a multiple of {UNIT_BYTES}")
+        for i, coordinate in enumerate(coords):
+            if store and coordinate < 0:
+                return f"coordinate {i} is {coordinate}: a store or reduction takes none below 0"
+        return ""
 
     def shared_bytes(self, shared_address: int = 0) -> np.ndarray:
         """Offset of each element of a box from `shared_address`, swizzled."""
         cache = self.__dict__.setdefault("_shared_cache", {})
         phase = shared_address % 1024
         if phase not in cache:
-            linear = phase + np.arange(self.box_elements, dtype=np.int64) * self.element_bytes
+            row, inner = np.divmod(np.arange(self.box_elements, dtype=np.int64), self.copied[0])
+            linear = phase + row * self.row_pitch + inner * self.element_bytes
             offsets = swizzle(linear, self.swizzle) - phase
             offsets.flags.writeable = False
             cache[phase] = offsets
@@ -228,23 +266,21 @@ class TensorMap:
 
     def converts_on_load(self) -> bool:
         """True for the types whose bits TMA changes on the way into shared memory."""
-        return self.dtype in ("tf32", "tf32_ftz", "f32_ftz")
+        return self.dtype in ("tf32", "tf32_ftz")
 
     def load_values(self, bits: np.ndarray) -> np.ndarray:
-        """uint32 element bits as a load delivers them: tf32 rounds to nearest, ftz flushes."""
-        word = bits
-        if self.dtype.endswith("_ftz"):
-            subnormal = (word & np.uint32(0x7F800000)) == 0
-            word = np.where(subnormal, word & np.uint32(0x80000000), word)
-        if self.dtype.startswith("tf32"):
-            word = encode(decode(word, "f32"), "tf32", "rn")
-        return word
+        """uint32 element bits as a load delivers them: tf32 rounds to nearest.
+
+        Subnormal numbers pass unchanged through f32_ftz and tf32_ftz (measured on an H200).
+        """
+        return encode(decode(bits, "f32"), "tf32", "rn") if self.converts_on_load() else bits
 
     @property
     def fill_bits(self) -> int:
-        """Bit pattern of an element that lies outside the tensor."""
+        """Bit pattern of an element that lies outside the tensor.
+
+        The NaN of every type is a repeated 0x7ff7 (measured on an H200).
+        """
         if self.oob_fill == "zero":
             return 0
-        return {"f16": 0x7FFF, "bf16": 0x7FFF, "f64": 0x7FFFFFFFFFFFFFFF}.get(
-            self.dtype, 0x7FFFFFFF
-        )
+        return int.from_bytes(b"\xf7\x7f" * (self.element_bytes // 2), "little")

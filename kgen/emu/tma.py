@@ -12,6 +12,7 @@ from .memory import Allocation
 from .program import Program
 from .ptx import Mem
 from .registers import Getter
+from .shadow import WORD, Footprint
 from .tensormap import Box, TensorMap
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ HINTS = (
     "tile",
 )
 POISON = 0xFF  # contents of a destination between issue and completion
+POISON_WORD = 0xFFFFFFFF
 
 
 def sign32(value: int) -> int:
@@ -71,12 +73,39 @@ def find_map(warp: Warp, address: int, corner: list[int], pc: int) -> TensorMap 
     return tensor_map
 
 
-def check_box(warp: Warp, pc: int, tensor_map: TensorMap, allocation: Allocation, box: Box) -> None:
-    """The map may reach further than the array that backs it."""
+def check_corner(
+    warp: Warp, pc: int, tensor_map: TensorMap, corner: list[int], store: bool
+) -> None:
+    """Coordinates at which the hardware raises an illegal instruction."""
+    reason = tensor_map.refuses(corner, store)
+    if reason:
+        text = f"illegal instruction: box of {tensor_map.array} at {tuple(corner)}: {reason}"
+        warp.grid.finding("tma-coordinate", text, warp, pc, tensor_map.array)
+
+
+def footprint_of(tensor_map: TensorMap, offset: int, box: Box) -> Footprint:
+    """The shared memory of a copy, with gaps where rows are narrower than the swizzle."""
+    if tensor_map.row_pitch == tensor_map.row_bytes:
+        return Footprint(offset, offset + tensor_map.tx_bytes)
+    return Footprint.of_words((offset + box.shared_bytes) // WORD)
+
+
+def check_box(
+    warp: Warp,
+    pc: int,
+    tensor_map: TensorMap,
+    allocation: Allocation,
+    box: Box,
+    store: bool = False,
+) -> None:
+    """The map may reach further than the array that backs it; stores, further than the map."""
     low, high = tensor_map.extent
-    if low >= 0 and high <= allocation.data.size:
+    past = box.written & ~box.in_bounds if store else None
+    if past is not None and past.any():
+        check_ragged(warp, pc, tensor_map, past)
+    elif low >= 0 and high <= allocation.data.size:
         return
-    at = (tensor_map.offset + box.global_bytes)[box.in_bounds]
+    at = (tensor_map.offset + box.global_bytes)[box.written if store else box.in_bounds]
     if at.size and (
         int(at.min()) < 0 or int(at.max()) + tensor_map.element_bytes > allocation.data.size
     ):
@@ -85,3 +114,16 @@ def check_box(warp: Warp, pc: int, tensor_map: TensorMap, allocation: Allocation
             f"{allocation.data.size}"
         )
         warp.grid.finding("global-bounds", text, warp, pc, allocation.array.name)
+
+
+def check_ragged(warp: Warp, pc: int, tensor_map: TensorMap, past: np.ndarray) -> None:
+    """A store writes whole units of 16 bytes: rows that end inside one are written past their end.
+
+    Measured on an H200, of stores and reductions: what arrives there is shared memory.
+    """
+    row, size = tensor_map.dims[0], tensor_map.element_bytes
+    text = (
+        f"rows of {row} x {size} B = {row * size} B do not end on 16 bytes: {int(past.sum())} "
+        f"elements behind the end of rows of {tensor_map.array} are written"
+    )
+    warp.grid.finding("store-past-extent", text, warp, pc, tensor_map.array)

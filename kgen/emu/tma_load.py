@@ -15,7 +15,7 @@ from .memory import Allocation
 from .order import AsyncOp, Knowledge
 from .program import Handler, Outcome, Program, handles, require
 from .ptx import Instruction, Mem
-from .shadow import UNIT, Footprint, writer_of
+from .shadow import UNIT, WORD, Footprint, writer_of
 from .shared_access import OFFSET_MASK, in_bounds, note_remote, resolve
 from .sync import Mbarrier
 from .tensormap import Box, TensorMap
@@ -23,7 +23,18 @@ from .tensormap import Box, TensorMap
 if TYPE_CHECKING:
     from .machine import Warp
 
-from .tma import HINTS, POISON, check_box, coordinates, element_view, find_map, per_lane, sign32
+from .tma import (
+    HINTS,
+    POISON_WORD,
+    check_box,
+    check_corner,
+    coordinates,
+    element_view,
+    find_map,
+    footprint_of,
+    per_lane,
+    sign32,
+)
 
 
 @handles(
@@ -89,7 +100,9 @@ def _load(
     if tensor_map is None or place is None:
         return
     offset = place[1]
-    footprint = Footprint(offset, offset + tensor_map.tx_bytes)
+    check_corner(warp, pc, tensor_map, corner, store=False)
+    box = tensor_map.box_addresses(corner, offset)
+    footprint = footprint_of(tensor_map, offset, box)
     if offset % tensor_map.shared_alignment:
         grid.finding("alignment", f"destination +{offset} is not a multiple of 128", warp, pc)
     targets: list[tuple[Cta, Mbarrier]] = []
@@ -108,7 +121,6 @@ def _load(
             barrier.fenced = True
         targets.append((cta, barrier))
     allocation = grid.memory.by_name[tensor_map.array]
-    box = tensor_map.box_addresses(corner, offset)
     check_box(warp, pc, tensor_map, allocation, box)
     issued = warp.order.knows.copy()
     operation = grid.new_operation(
@@ -122,24 +134,21 @@ def _load(
             note_remote(warp, cta, pc)
             cta.remote_operations.append(operation.number)
         grid.check_access(warp, cta, footprint, pc, write=True, by_async=True)
-        cta.shared[footprint.lo : footprint.hi] = POISON
+        element_view(cta.shared, WORD)[footprint.index] = POISON_WORD
         cta.shadow.record_write(footprint, writer_of(operation.number), 0)
     warp.order.tick()
     grid.submit(operation)
 
 
 def _fetch(tensor_map: TensorMap, allocation: Allocation, box: Box) -> np.ndarray:
-    """Element bits of a box, out-of-bounds elements filled."""
+    """Element bits of a box, converted; out-of-bounds elements filled."""
     size = tensor_map.element_bytes
     memory = element_view(allocation.data, size)
     index = (tensor_map.offset + box.global_bytes) // size
+    bits = tensor_map.load_values(memory[np.clip(index, 0, memory.size - 1)])
     if box.in_bounds.all():
-        bits = memory[np.clip(index, 0, memory.size - 1)]
-    else:
-        inside = np.where(box.in_bounds, index, 0)
-        fill = memory.dtype.type(tensor_map.fill_bits)
-        bits = np.where(box.in_bounds, memory[np.clip(inside, 0, memory.size - 1)], fill)
-    return tensor_map.load_values(bits) if tensor_map.converts_on_load() else bits
+        return bits
+    return np.where(box.in_bounds, bits, memory.dtype.type(tensor_map.fill_bits))
 
 
 def _arrived(
@@ -160,12 +169,12 @@ def _arrived(
     indices = box.indices
     outer = indices[1] if tensor_map.rank > 1 else np.zeros_like(indices[0])
     origin = (outer << 32) | (indices[0] & 0xFFFFFFFF)
-    units = slice(footprint.lo // UNIT, footprint.hi // UNIT)
     for cta, barrier in targets:
         element_view(cta.shared, size)[at // size] = bits
         shadow = cta.shadow
         shadow.changed(footprint)
-        lost = int(shadow.unread[units].sum()) * UNIT
+        units = list(shadow.units(footprint))
+        lost = sum(int(shadow.unread[some].sum()) for some in units) * UNIT
         if lost:
             text = f"overwrites {lost} bytes that an earlier TMA load brought and nothing read"
             warp.grid.finding("never-read", text, warp, pc, str(footprint))
@@ -175,7 +184,8 @@ def _arrived(
                 shadow.provenance[at // UNIT + 1] = origin
         else:
             shadow.provenance[at[::2] // UNIT] = origin[::2]
-        shadow.unread[units] = True
+        for some in units:
+            shadow.unread[some] = True
         if not box.in_bounds.all():  # zeros beyond the edge need no reader
             shadow.unread[at[~box.in_bounds] // UNIT] = False
         mbarrier_rules.complete_bytes(operation, barrier, tensor_map.tx_bytes, issued)

@@ -15,14 +15,23 @@ from .machine import Cta, Fragment
 from .memory import Allocation
 from .program import Handler, Outcome, Program, handles, require
 from .ptx import Instruction, Mem
-from .shadow import Footprint
 from .shared_access import in_bounds, resolve
 from .tensormap import Box, TensorMap
 
 if TYPE_CHECKING:
     from .machine import Warp
 
-from .tma import HINTS, check_box, coordinates, element_view, find_map, per_lane, sign32
+from .tma import (
+    HINTS,
+    check_box,
+    check_corner,
+    coordinates,
+    element_view,
+    find_map,
+    footprint_of,
+    per_lane,
+    sign32,
+)
 
 _REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 
@@ -64,7 +73,9 @@ def _store(
     if tensor_map is None or place is None:
         return
     cta, offset = place
-    footprint = Footprint(offset, offset + tensor_map.tx_bytes)
+    check_corner(warp, pc, tensor_map, corner, store=True)
+    box = tensor_map.box_addresses(corner, offset)
+    footprint = footprint_of(tensor_map, offset, box)
     if offset % tensor_map.shared_alignment:
         grid.finding("alignment", f"source +{offset} is not a multiple of 128", warp, pc)
     if not in_bounds(warp, cta, footprint.lo, footprint.hi, pc):
@@ -72,10 +83,9 @@ def _store(
     grid.check_access(warp, cta, footprint, pc, write=False, by_async=True)
     cta.shadow.mark_used(footprint)
     allocation = grid.memory.by_name[tensor_map.array]
-    box = tensor_map.box_addresses(corner, offset)
-    check_box(warp, pc, tensor_map, allocation, box)
+    check_box(warp, pc, tensor_map, allocation, box, store=True)
     size = tensor_map.element_bytes
-    targets = (tensor_map.offset + box.global_bytes)[box.in_bounds]
+    targets = (tensor_map.offset + box.global_bytes)[box.written]
     targets = targets[(targets >= 0) & (targets + size <= allocation.data.size)]
     global_access.check_write(warp, allocation, targets, size, pc, atomic=bool(reduction))
     kind = "TMA reduce" if reduction else "TMA store"
@@ -94,12 +104,14 @@ def _store(
 def _stored(
     cta: Cta, tensor_map: TensorMap, allocation: Allocation, box: Box, offset: int, reduction: str
 ) -> None:
-    """Shared memory is read, and global memory written; parts out of bounds are dropped."""
+    """Shared memory is read, and global memory written; parts out of bounds are dropped, but for the rest of
+    the 16 bytes in which a row ends.
+    """
     size = tensor_map.element_bytes
     bits = element_view(cta.shared, size)[(offset + box.shared_bytes) // size]
     memory = element_view(allocation.data, size)
     index = (tensor_map.offset + box.global_bytes) // size
-    inside = box.in_bounds & (index >= 0) & (index < memory.size)
+    inside = box.written & (index >= 0) & (index < memory.size)
     at, bits = index[inside], bits[inside]
     if reduction:
         from .atomics import combine

@@ -46,17 +46,20 @@ def modelled(case: Case) -> bool:
     return case.launch.kernel not in NOT_MODELLED
 
 
+@needs_golden
 @pytest.mark.parametrize("name", CASES)
 def test_verdict(name):
-    """Every kernel is a good citizen, except those that wait for what never comes."""
+    """Every kernel is a good citizen, except those that say otherwise or fault on the hardware."""
     case = CASES[name]
     kinds = {finding.kind for finding in report(name).findings}
     if not modelled(case):
         assert kinds == {"unmodelled"} and report(name).verdict == "incomplete"
     elif case.waits_forever:
         assert kinds == {"deadlock"} and report(name).verdict == "error"
+    elif name in golden().failures:
+        assert kinds == {"tma-coordinate"} and report(name).verdict == "error"
     else:
-        assert not kinds, "\n".join(map(str, report(name).findings))
+        assert kinds == ({case.finding} if case.finding else set()), "\n".join(map(str, report(name).findings))
 
 
 COMPARABLE = [n for n, c in CASES.items() if modelled(c) and not c.waits_forever]
@@ -66,6 +69,8 @@ COMPARABLE = [n for n, c in CASES.items() if modelled(c) and not c.waits_forever
 @pytest.mark.parametrize("name", COMPARABLE)
 def test_equals_the_hardware(name):
     case = CASES[name]
+    if name in golden().failures:
+        return  # no values: test_verdict asks for the reason
     for array, data in output_bytes(report(name), case).items():
         if case.tolerance:
             values = [np.frombuffer(x, np.float16 if "wgmma_f16" in name else np.float32)
@@ -90,8 +95,9 @@ def difference(name: str, array: str, data: bytes) -> str:
 @needs_golden
 def test_the_golden_file_is_of_these_kernels():
     assert golden().modules == {m: goldens.module_digest(ptx_text(m)) for m in MODULES}
-    assert set(golden().results) == set(CASES)
-    assert not golden().failures
+    assert set(golden().results) | set(golden().failures) == set(CASES)
+    assert not set(golden().results) & set(golden().failures)
+    assert all("cudaErrorIllegalInstruction" in text for text in golden().failures.values())
     assert GOLDEN.stat().st_size < 300_000
 
 

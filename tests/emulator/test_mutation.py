@@ -66,3 +66,26 @@ def test_partner_of_a_redundant_fence():
     places = [outcome.place for outcome in outcomes]
     assert [p.split(" at ")[1] for o in outcomes for p in o.partners] == places[::-1]
     assert "2 mutants: 0 caught by a finding, 0 in all (0.0 %)" in summary(outcomes)
+
+
+def test_arrival_that_nobody_waits_for():
+    """With one tile the producer never waits for a stage to be released."""
+    program = load_program(mini.PTX)
+    arrivals = [
+        m for m in mutants(program.kernel) if m.name.startswith("delete mbarrier.arrive.shared")
+    ]
+    one_tile = [Case(mini.launch(64), {"d": mini.expected(64)})]
+    (outcome,) = measure(program, one_tile, ("early",), 100_000, only=arrivals)
+    assert not outcome.caught
+    assert outcome.partners == ["no wait: nobody waits for the phase that this arrival completes"]
+    (outcome,) = measure(program, cases(), ("early",), 100_000, only=arrivals)
+    assert "deadlock" in {kind for kind, _, _ in outcome.findings}
+
+
+def test_copies_of_an_unrolled_loop_stand_in_for_each_other():
+    """Three fences in a row: no single one of the others is the partner, all together are."""
+    fence = "fence.proxy.async.shared::cta;"
+    program = load_program(mini.broken((fence, f"{fence}\n    {fence}\n    {fence}")))
+    fences = [m for m in mutants(program.kernel) if m.name.startswith("delete fence.proxy")]
+    outcomes = measure(program, cases()[1:], ("early",), 100_000, only=fences)
+    assert [len(outcome.partners) for outcome in outcomes] == [2, 2, 2]
