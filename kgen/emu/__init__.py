@@ -1,8 +1,7 @@
 """A CPU emulator for PTX kernels of sm_90a: values, races, deadlocks, missing fences.
 
 It takes PTX text and a launch description, runs every warp under several schedules, and reports
-what it found. It knows
-nothing of kgen's specs or templates.
+what it found. It knows nothing of kgen's specs or templates.
 
     report = emulate(ptx_text, launch, schedules=("early", "late"))
     report.verdict          error > incomplete > review > clean

@@ -2,10 +2,8 @@
 every lane.
 
 A register is uniform when all lanes that execute together hold the same value; it then lives as one
-Python
-integer. Two things make a register varying: data (it is computed from a varying one) and control
-(it is set
-under a branch on which lanes part, and is still wanted where they meet again).
+Python integer. Two things make a register varying: data (it is computed from a varying one) and
+control (it is set under a branch on which lanes part, and is still wanted where they meet again).
 """
 
 from __future__ import annotations

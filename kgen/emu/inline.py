@@ -2,8 +2,8 @@
 semantics.py.
 
 `scalar(...)` gives a Python expression over unsigned ints; `vector(...)` a statement over register
-rows. Either
-answers None where semantics.py has to be called. The tests hold both to the same results.
+rows. Either answers None where semantics.py has to be called. The tests hold both to the same
+results.
 """
 
 from __future__ import annotations

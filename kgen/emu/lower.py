@@ -1,9 +1,8 @@
 """Straight-line runs of ALU instructions -> one Python function each.
 
 Uniform results are Python integer arithmetic, varying ones numpy operations over 32 lanes. Runs of
-one
-opcode over many registers (the conversions of an epilogue) become one operation over a matrix of
-registers.
+one opcode over many registers (the conversions of an epilogue) become one operation over a matrix
+of registers.
 """
 
 from __future__ import annotations

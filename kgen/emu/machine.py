@@ -67,7 +67,6 @@ class Warp:
         mask = self.threads > _LANES
         self.fragments = [Fragment(0, mask, [0] * registers.counts["uniform"])]
         self.queued = False
-        self.issued = 0  # warp-instructions
         self.visited: set[int] = set()
         self.registers = 0  # per thread, for setmaxnreg
         self.store_open: list[AsyncOp] = []  # bulk stores since the last commit

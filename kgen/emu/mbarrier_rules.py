@@ -121,8 +121,7 @@ def _check_skip(warp: Warp, barrier: Mbarrier, seen: int, pc: int) -> None:
     """A warp that has not seen the phase before must know by other means that it is over.
 
     Else it cannot tell this phase from an earlier one of the same parity. Warps that take turns at
-    a
-    ring skip phases rightly: they are ordered after each other.
+    a ring skip phases rightly: they are ordered after each other.
     """
     before = warp.seen_phase.get((barrier.cta.number, barrier.offset), -1)
     previous = barrier.published[(seen - 1) & 1]

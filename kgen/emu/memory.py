@@ -1,8 +1,7 @@
 """Global memory: one allocation per array of the launch, with a shadow of who wrote what.
 
 Every access is checked against the arrays: outside all of them, between the rows of one, or into an
-input.
-Values change at once; asynchronous delay and order belong to the callers.
+input. Values change at once; asynchronous delay and order belong to the callers.
 """
 
 from __future__ import annotations

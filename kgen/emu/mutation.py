@@ -2,8 +2,7 @@
 or altered.
 
 They measure the emulator: a mutant that no finding and no wrong result betrays is either equivalent
-to the kernel, or a
-gap of the emulator.
+to the kernel, or a gap of the emulator.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 bound to a handler.
 
 A handler is a function (warp, fragment, active lanes) -> outcome. It is built once per instruction,
-with its
-operands resolved, and shared by all grids, schedules and shapes.
+with its operands resolved, and shared by all grids, schedules and shapes.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 everybody else's.
 
 Names follow the PTX ISA. Registers are unique over a kernel: a register that an inline-asm block
-declares
-in its own braces carries the number of its scope ("p@3").
+declares in its own braces carries the number of its scope ("p@3").
 """
 
 from __future__ import annotations

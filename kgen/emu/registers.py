@@ -1,8 +1,7 @@
 """Where each register lives, and how operands are read and written at run time.
 
 A uniform register is one Python integer in the fragment's list `uniform`; a varying one is a row of
-32 lanes in
-the warp: `rows32` (registers of up to 32 bits), `rows64`, `rowsp` (predicates).
+32 lanes in the warp: `rows32` (registers of up to 32 bits), `rows64`, `rowsp` (predicates).
 """
 
 from __future__ import annotations

@@ -27,9 +27,8 @@ def turn(grid: Grid, warp: Warp, budget: int) -> None:
 def _next_fragment(grid: Grid, warp: Warp) -> tuple[Fragment | None, int]:
     """The runnable fragment with the lowest pc, and the pc at which it should look for company.
 
-    Fragments at the same pc merge. While a lower fragment is parked, the others go no further
-    than the next
-    instruction that all lanes must execute together.
+    Fragments at the same pc merge. While a lower fragment is parked, the others go no further than
+    the next instruction that all lanes must execute together.
     """
     fragments = warp.fragments
     if len(fragments) == 1:

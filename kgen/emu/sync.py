@@ -38,8 +38,7 @@ class Mbarrier:
     """An mbarrier object. A phase is over when neither arrivals nor bytes are pending.
 
     Knowledge gathers over phases: each arrival is a read-modify-write of the same object, so later
-    phases carry
-    what earlier ones published.
+    phases carry what earlier ones published.
     """
 
     cta: Cta
@@ -159,8 +158,7 @@ def launch_cap(threads: int) -> int:
     """Registers per thread that a CTA of this many threads can have at launch.
 
     The file is split over four SM quadrants of 16384 registers, warps are dealt to them in turn,
-    and the
-    allocation is in units of 8. Source: facts/hopper.md section 0.3
+    and the allocation is in units of 8. Source: facts/hopper.md section 0.3
     """
     warps_per_quadrant = -(-threads // 128)
     return min(255, 16384 // (32 * warps_per_quadrant) // 8 * 8)

@@ -268,10 +268,8 @@ def wait(program: Program, instruction: Instruction, pc: int) -> Handler:
         warp.grid.force([call.operation for call in calls])
         for call in calls:
             warp.order.knows.completed |= 1 << call.operation.number
-        if calls:
-            for issued in calls[
-                -1
-            ].issued:  # the warps issue in the same order: the last call covers the others
+        if calls:  # the warps issue in the same order: the last call covers the others
+            for issued in calls[-1].issued:
                 warp.order.knows.join_order(issued)
         state.groups = state.groups[len(over) :]
         state.refresh()
