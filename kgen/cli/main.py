@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from kgen._version import __version__
-from kgen.cli import build_commands, device_commands, spec_commands
+from kgen.cli import build_commands, device_commands, emulator_commands, spec_commands
 from kgen.errors import KgenError
 
 app = typer.Typer(
@@ -27,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-for _module in (spec_commands, build_commands, device_commands):
+for _module in (spec_commands, build_commands, device_commands, emulator_commands):
     _module.register(app)
 
 

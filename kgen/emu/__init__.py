@@ -13,7 +13,7 @@ what it found. It knows nothing of kgen's specs or templates.
 from __future__ import annotations
 
 from .api import DEFAULT_SCHEDULES, emulate, load_program
-from .launch import Launch, load_launch
+from .launch import Launch, dump_launch, load_launch
 from .report import Coverage, Finding, Judgement, Report, judge
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Judgement",
     "Launch",
     "Report",
+    "dump_launch",
     "emulate",
     "judge",
     "load_launch",

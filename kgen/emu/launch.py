@@ -21,8 +21,11 @@ MAX_SHARED_BYTES = 232448
 """Shared memory one CTA may use on sm_90. Source: CUDA C++ Programming Guide, technical specs."""
 MAX_THREADS, MAX_CLUSTER = 1024, 16
 
-_INTEGERS = {f"{s}{b}": np.dtype(f"{'i' if s == 's' else 'u'}{b // 8}")
-             for s in "su" for b in (8, 16, 32, 64)}
+_INTEGERS = {
+    f"{s}{b}": np.dtype(f"{'i' if s == 's' else 'u'}{b // 8}")
+    for s in "su"
+    for b in (8, 16, 32, 64)
+}
 _FLOAT_BITS = {**{name: fmt.bits for name, fmt in FORMATS.items()}, "f64": 64}
 DTYPES = tuple(_INTEGERS) + tuple(_FLOAT_BITS)
 SCALAR_TYPES = (*_INTEGERS, "f32", "f64")
@@ -153,16 +156,20 @@ class Array:
         except (OSError, ValueError) as error:
             raise EmulatorError(f"array {self.name}: fill.file: {path}: {error}") from None
         if loaded.shape != self.shape:
-            raise EmulatorError(f"array {self.name}: fill.file: {path} has shape {loaded.shape}, "
-                                f"the array {self.shape}")
+            raise EmulatorError(
+                f"array {self.name}: fill.file: {path} has shape {loaded.shape}, "
+                f"the array {self.shape}"
+            )
         unsigned = np.dtype(f"u{self.element_bytes}")
         if loaded.dtype == unsigned:
             return loaded
         native = {"f16": "f2", "f32": "f4", "tf32": "f4", "f64": "f8"}.get(self.dtype)
         if loaded.dtype == _INTEGERS.get(self.dtype, native):
             return loaded.view(unsigned)
-        raise EmulatorError(f"array {self.name}: fill.file: {path} holds {loaded.dtype}, which is "
-                            f"neither {self.dtype} nor its bits ({unsigned})")
+        raise EmulatorError(
+            f"array {self.name}: fill.file: {path} holds {loaded.dtype}, which is "
+            f"neither {self.dtype} nor its bits ({unsigned})"
+        )
 
     def allocate(self) -> np.ndarray:
         """The allocation at launch: `nbytes` uint8, guards not included."""
@@ -214,7 +221,23 @@ class Raw:
         return bytes.fromhex(self.hex)
 
 
-Argument = Pointer | Scalar | Raw | TensorMap
+@dataclass(frozen=True)
+class Struct:
+    """A structure passed by value: its members in order, aligned as C aligns them."""
+
+    members: tuple[Pointer | Scalar, ...]
+
+    def offsets(self) -> list[int]:
+        """Byte offset of every member, and the size of the whole as the last entry."""
+        sizes = [8 if isinstance(m, Pointer) else dtype_bytes(m.type) for m in self.members]
+        offsets, at = [], 0
+        for size in sizes:
+            offsets.append(-(-at // size) * size)
+            at = offsets[-1] + size
+        return [*offsets, -(-at // max(sizes)) * max(sizes)]
+
+
+Argument = Pointer | Scalar | Raw | Struct | TensorMap
 
 
 @dataclass(frozen=True)

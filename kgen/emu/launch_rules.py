@@ -10,13 +10,14 @@ from kgen.emu.launch import (
     MAX_SHARED_BYTES,
     MAX_THREADS,
     SCALAR_TYPES,
+    Argument,
     Array,
     File,
     Integers,
     Launch,
-    Pointer,
     Raw,
     Scalar,
+    Struct,
     dtype_bytes,
 )
 from kgen.emu.tensormap import TensorMap
@@ -36,8 +37,10 @@ def launch_problems(launch: Launch) -> list[Problem]:
 
 def _sizes(launch: Launch) -> list[Problem]:
     found: list[Problem] = []
-    for field, sizes, limits in (("grid", launch.grid, _MAX_GRID),
-                                 ("block", launch.block, _MAX_BLOCK)):
+    for field, sizes, limits in (
+        ("grid", launch.grid, _MAX_GRID),
+        ("block", launch.block, _MAX_BLOCK),
+    ):
         for i, (size, limit) in enumerate(zip(sizes, limits, strict=True)):
             if not 1 <= size <= limit:
                 found.append((f"{field}[{i}]", f"{size} is not in 1..{limit}"))
@@ -50,8 +53,12 @@ def _sizes(launch: Launch) -> list[Problem]:
             if size % cluster:
                 found.append((f"cluster[{i}]", f"{cluster} does not divide grid[{i}] = {size}"))
     if not 0 <= launch.dynamic_shared_bytes <= MAX_SHARED_BYTES:
-        found.append(("dynamic_shared_bytes",
-                      f"{launch.dynamic_shared_bytes} is not in 0..{MAX_SHARED_BYTES}"))
+        found.append(
+            (
+                "dynamic_shared_bytes",
+                f"{launch.dynamic_shared_bytes} is not in 0..{MAX_SHARED_BYTES}",
+            )
+        )
     if launch.registers is not None and not 1 <= launch.registers <= 255:
         found.append(("registers", f"{launch.registers} is not in 1..255"))
     return found
@@ -88,8 +95,9 @@ def array_problems(array: Array) -> list[Problem]:
         if lo > hi:
             found.append(("fill.integers", f"lo {lo} is above hi {hi}"))
         elif lo < least or hi > most:
-            found.append(("fill.integers",
-                          f"{lo}..{hi} is not exact in {array.dtype} ({least}..{most})"))
+            found.append(
+                ("fill.integers", f"{lo}..{hi} is not exact in {array.dtype} ({least}..{most})")
+            )
     if isinstance(array.fill, File) and not array.fill.path:
         found.append(("fill.file", "an empty path"))
     return found
@@ -106,29 +114,40 @@ def _integer_range(dtype: str) -> tuple[int, int]:
 
 def _arguments(launch: Launch) -> list[Problem]:
     found: list[Problem] = []
-    names = {a.name: a for a in launch.arrays}
     for i, argument in enumerate(launch.arguments):
-        field = f"arguments[{i}]"
-        if isinstance(argument, Scalar):
-            found += [(f"{field}.{at}", what) for at, what in scalar_problems(argument)]
-        elif isinstance(argument, Raw):
-            try:
-                argument.to_bytes()
-            except ValueError:
-                found.append((f"{field}.bytes", f"{argument.hex!r} is not pairs of hex digits"))
-        elif argument.array not in names:
-            known = ", ".join(names) or "none"
-            found.append((f"{field}.array", f"no array {argument.array!r}; there are: {known}"))
-        elif isinstance(argument, TensorMap):
-            try:
-                argument.validate()
-            except EmulatorError as error:
-                found.append((field, str(error)))
-        elif isinstance(argument, Pointer) and not (
-            0 <= argument.offset <= names[argument.array].nbytes
-        ):
-            found.append((f"{field}.offset", f"{argument.offset} bytes is outside the array"))
+        found += _argument_problems(launch, f"arguments[{i}]", argument)
     return found
+
+
+def _argument_problems(launch: Launch, field: str, argument: Argument) -> list[Problem]:
+    names = {a.name: a for a in launch.arrays}
+    if isinstance(argument, Struct):
+        if not argument.members:
+            return [(f"{field}.struct", "has no member")]
+        return [
+            problem
+            for i, member in enumerate(argument.members)
+            for problem in _argument_problems(launch, f"{field}.struct[{i}]", member)
+        ]
+    if isinstance(argument, Scalar):
+        return [(f"{field}.{at}", what) for at, what in scalar_problems(argument)]
+    if isinstance(argument, Raw):
+        try:
+            argument.to_bytes()
+        except ValueError:
+            return [(f"{field}.bytes", f"{argument.hex!r} is not pairs of hex digits")]
+        return []
+    if argument.array not in names:
+        known = ", ".join(names) or "none"
+        return [(f"{field}.array", f"no array {argument.array!r}; there are: {known}")]
+    if isinstance(argument, TensorMap):
+        try:
+            argument.validate()
+        except EmulatorError as error:
+            return [(field, str(error))]
+    elif not 0 <= argument.offset <= names[argument.array].nbytes:
+        return [(f"{field}.offset", f"{argument.offset} bytes is outside the array")]
+    return []
 
 
 def scalar_problems(scalar: Scalar) -> list[Problem]:

@@ -16,6 +16,7 @@ from kgen.emu.launch import (
     Pointer,
     Raw,
     Scalar,
+    Struct,
 )
 from kgen.emu.tensormap import TensorMap
 
@@ -68,14 +69,19 @@ def _fill(fill: Fill) -> object:
 def _argument(argument: Argument) -> str:
     match argument:
         case TensorMap():
-            entry = {f.name: getattr(argument, f.name) for f in fields(argument)
-                     if f.name in ("array", "dtype", "dims", "strides", "box")
-                     or getattr(argument, f.name) != f.default}
+            entry = {
+                f.name: getattr(argument, f.name)
+                for f in fields(argument)
+                if f.name in ("array", "dtype", "dims", "strides", "box")
+                or getattr(argument, f.name) != f.default
+            }
             return f"tensor_map: {_flow(entry)}"
         case Pointer(array, offset):
             return f"pointer: {_flow({'array': array, 'offset': offset} if offset else array)}"
         case Scalar(type_, value):
             return f"scalar: {_flow({'type': type_, 'value': value})}"
+        case Struct(members):
+            return "struct: [" + ", ".join(f"{{{_argument(m)}}}" for m in members) + "]"
         case Raw(digits):
             return f'bytes: "{digits}"'
 

@@ -23,6 +23,7 @@ from kgen.emu.launch import (
     Poison,
     Raw,
     Scalar,
+    Struct,
 )
 from kgen.emu.launch_rules import array_problems, launch_problems, scalar_problems
 from kgen.emu.tensormap import TensorMap
@@ -166,13 +167,31 @@ def _scalar(node: Node) -> Scalar:
     return _checked(node, scalar, scalar_problems(scalar))
 
 
+def _struct(node: Node) -> Struct:
+    members: dict[str, Parser] = {"pointer": _pointer, "scalar": _scalar}
+    return Struct(tuple(_one_of(child, members) for child in node.children()))
+
+
 def _tensor_map(node: Node) -> TensorMap:
-    tensor_map = TensorMap(**node.mapping(
-        {"array": _text, "dtype": _text, "dims": _integers, "strides": _integers,
-         "box": _integers},
-        {"offset": _integer, "element_strides": _integers, "swizzle": _integer,
-         "interleave": _text, "l2_promotion": _text, "oob_fill": _text},
-    ))
+    tensor_map = TensorMap(
+        **node.mapping(
+            {
+                "array": _text,
+                "dtype": _text,
+                "dims": _integers,
+                "strides": _integers,
+                "box": _integers,
+            },
+            {
+                "offset": _integer,
+                "element_strides": _integers,
+                "swizzle": _integer,
+                "interleave": _text,
+                "l2_promotion": _text,
+                "oob_fill": _text,
+            },
+        )
+    )
     try:
         return tensor_map.validate()
     except EmulatorError as error:
@@ -181,8 +200,13 @@ def _tensor_map(node: Node) -> TensorMap:
 
 
 def _arguments(node: Node) -> tuple[Argument, ...]:
-    choices: dict[str, Parser] = {"tensor_map": _tensor_map, "pointer": _pointer,
-                                  "scalar": _scalar, "bytes": lambda c: Raw(_text(c))}
+    choices: dict[str, Parser] = {
+        "tensor_map": _tensor_map,
+        "pointer": _pointer,
+        "scalar": _scalar,
+        "struct": _struct,
+        "bytes": lambda c: Raw(_text(c)),
+    }
     result, bad = [], False
     for child in node.children():
         try:
@@ -195,8 +219,15 @@ def _arguments(node: Node) -> tuple[Argument, ...]:
 
 
 def _launch(node: Node) -> Launch:
-    return Launch(**node.mapping(
-        {"kernel": _text, "grid": _xyz, "block": _xyz},
-        {"cluster": _xyz, "dynamic_shared_bytes": _integer, "registers": _integer,
-         "arrays": _arrays, "arguments": _arguments},
-    ))
+    return Launch(
+        **node.mapping(
+            {"kernel": _text, "grid": _xyz, "block": _xyz},
+            {
+                "cluster": _xyz,
+                "dynamic_shared_bytes": _integer,
+                "registers": _integer,
+                "arrays": _arrays,
+                "arguments": _arguments,
+            },
+        )
+    )

@@ -223,9 +223,7 @@ def float_to_int(x: np.ndarray, bits: int, signed: bool, rounding: str = "rz") -
 # ---------------------------------------------------------------- the tensor core
 
 
-def accumulate(
-    d: np.ndarray | None, a: np.ndarray, b: np.ndarray, kind: Accumulator
-) -> np.ndarray:
+def accumulate(d: np.ndarray | None, a: np.ndarray, b: np.ndarray, kind: Accumulator) -> np.ndarray:
     """D = A x B^T + D of one wgmma or mma.sync instruction.
 
     Shapes  a (M, K) and b (N, K) float32 from `decode_tile`; d (M, N) or None for D = A x B^T

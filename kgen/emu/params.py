@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from kgen.errors import EmulatorError
 
-from .launch import Launch, Pointer, Raw, Scalar
+from .launch import Launch, Pointer, Raw, Scalar, Struct
 from .memory import GlobalMemory
 from .ptx import Kernel
 from .registers import PARAM_WINDOW
@@ -51,8 +51,15 @@ class Parameters:
                 )
             self.data[at : at + len(raw)] = raw
 
-    @staticmethod
-    def _bytes(argument: Pointer | Scalar | Raw, memory: GlobalMemory) -> bytes:
+    @classmethod
+    def _bytes(cls, argument: Pointer | Scalar | Raw | Struct, memory: GlobalMemory) -> bytes:
+        if isinstance(argument, Struct):
+            *offsets, size = argument.offsets()
+            data = bytearray(size)
+            for at, member in zip(offsets, argument.members, strict=True):
+                raw = cls._bytes(member, memory)
+                data[at : at + len(raw)] = raw
+            return bytes(data)
         if isinstance(argument, Pointer):
             return (memory.by_name[argument.array].base + argument.offset).to_bytes(8, "little")
         return argument.to_bytes()

@@ -145,8 +145,10 @@ class TensorMap:
         """
         self._check_shape()
         if (base_address + self.offset) % 16:
-            self._refuse("offset", f"global address {base_address + self.offset:#x} is not a "
-                                   "multiple of 16 bytes")
+            self._refuse(
+                "offset",
+                f"global address {base_address + self.offset:#x} is not a multiple of 16 bytes",
+            )
         for i, dim in enumerate(self.dims):
             if not 1 <= dim <= _MAX_DIM:
                 self._refuse(f"dims[{i}]", f"{dim} is not in 1..2^32")
@@ -161,11 +163,16 @@ class TensorMap:
                 self._refuse(f"element_strides[{i}]", f"{step} is not in 1..8")
         inner = self.row_bytes
         if inner % UNIT_BYTES:
-            self._refuse("box[0]", f"{self.box[0]} x {self.element_bytes} B = {inner} B is not a "
-                                   "multiple of 16")
+            self._refuse(
+                "box[0]",
+                f"{self.box[0]} x {self.element_bytes} B = {inner} B is not a multiple of 16",
+            )
         if self.swizzle and inner > self.swizzle:
-            self._refuse("box[0]", f"{self.box[0]} x {self.element_bytes} B = {inner} B is wider "
-                                   f"than the {self.swizzle}B swizzle")
+            self._refuse(
+                "box[0]",
+                f"{self.box[0]} x {self.element_bytes} B = {inner} B is wider "
+                f"than the {self.swizzle}B swizzle",
+            )
         if self.oob_fill == "nan" and self.dtype not in _FLOATS:
             self._refuse("oob_fill", f"nan needs a float type, not {self.dtype}")
         return self
@@ -183,8 +190,12 @@ class TensorMap:
             found = len(getattr(self, field))
             if found != length:
                 self._refuse(field, f"{found} entries, rank {self.rank} needs {length}")
-        choices = {"swizzle": SWIZZLE_WIDTHS, "interleave": ("none",),
-                   "l2_promotion": _L2_PROMOTION, "oob_fill": ("zero", "nan")}
+        choices = {
+            "swizzle": SWIZZLE_WIDTHS,
+            "interleave": ("none",),
+            "l2_promotion": _L2_PROMOTION,
+            "oob_fill": ("zero", "nan"),
+        }
         for field, allowed in choices.items():
             value = getattr(self, field)
             if value not in allowed:
@@ -243,8 +254,10 @@ class TensorMap:
         """
         inner = coords[0] * self.element_bytes
         if inner % UNIT_BYTES:
-            return (f"coordinate 0 is {coords[0]}: {coords[0]} x {self.element_bytes} B = {inner} B"
-                    f" is not a multiple of {UNIT_BYTES}")
+            return (
+                f"coordinate 0 is {coords[0]}: {coords[0]} x {self.element_bytes} B = {inner} B"
+                f" is not a multiple of {UNIT_BYTES}"
+            )
         for i, coordinate in enumerate(coords):
             if store and coordinate < 0:
                 return f"coordinate {i} is {coordinate}: a store or reduction takes none below 0"

@@ -18,6 +18,7 @@ from kgen.emu.launch import (
     Poison,
     Raw,
     Scalar,
+    Struct,
     dump_launch,
     load_launch,
 )
@@ -81,8 +82,13 @@ def test_dump_is_the_same_text(tmp_path):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 1e30, 1e-30, -0.0, 3])
 def test_numbers_survive(tmp_path, value):
-    launch = Launch("k", (1, 1, 1), (32, 1, 1), (Array("X", "f32", (4,), Constant(value)),),
-                    (Scalar("f64", value), Pointer("X")))
+    launch = Launch(
+        "k",
+        (1, 1, 1),
+        (32, 1, 1),
+        (Array("X", "f32", (4,), Constant(value)),),
+        (Scalar("f64", value), Pointer("X")),
+    )
     dump_launch(launch, tmp_path / "l.yaml")
     back = load_launch(tmp_path / "l.yaml")
     np.testing.assert_array_equal(back.arrays[0].contents(), launch.arrays[0].contents())
@@ -92,7 +98,7 @@ def test_numbers_survive(tmp_path, value):
 
 
 def test_names_that_need_quotes_survive(tmp_path):
-    launch = Launch("null", (1, 1, 1), (32, 1, 1), (Array("1 \"x\"", "u8", (4,)),))
+    launch = Launch("null", (1, 1, 1), (32, 1, 1), (Array('1 "x"', "u8", (4,)),))
     dump_launch(launch, tmp_path / "l.yaml")
     assert load_launch(tmp_path / "l.yaml") == launch
 
@@ -105,8 +111,12 @@ def test_minimal(tmp_path):
 
 MISTAKES = [
     # old text, new text, the text at which the message points, what it says
-    ("registers: 168", "register: 168", "register:",
-     "register: unknown key; did you mean registers?"),
+    (
+        "registers: 168",
+        "register: 168",
+        "register:",
+        "register: unknown key; did you mean registers?",
+    ),
     ("kernel: gemm\n", "", "grid", "kernel: missing"),
     ("registers: 168", "block: [1]", "block: [1]", "duplicate key"),
     ("role: in}", "rule: in}", "rule", "unknown key; did you mean role?"),
@@ -126,11 +136,19 @@ MISTAKES = [
     ("fill: poison", "fill: poisson", "poisson", "(poison?)"),
     ("{constant: 0.5}", "{constant: 0.5, file: x}", "{constant", "exactly one of"),
     ("role: out", "role: output", "output", "'output' is none of in, out, inout"),
-    ("box: [64, 64], swizzle", "box: [128, 64], swizzle", "128, 64]",
-     "arguments[0].tensor_map.box[0]: 128 x 2 B = 256 B is wider than the 128B swizzle"),
+    (
+        "box: [64, 64], swizzle",
+        "box: [128, 64], swizzle",
+        "128, 64]",
+        "arguments[0].tensor_map.box[0]: 128 x 2 B = 256 B is wider than the 128B swizzle",
+    ),
     ("strides: [144]", "strides: [136]", "136", "strides[0]: 136 bytes is not a multiple of 16"),
-    ("array: A, dims", "array: B, dims", "B, dims",
-     "arguments[0].array: no array 'B'; there are: A, bias, D"),
+    (
+        "array: A, dims",
+        "array: B, dims",
+        "B, dims",
+        "arguments[0].array: no array 'B'; there are: A, bias, D",
+    ),
     ("offset: 16", "offset: 65537", "65537", "arguments[1].offset: 65537 bytes is outside"),
     ("value: -5", "value: 0.25", "0.25", "0.25 is not an integer, the type is s32"),
     ("type: s32, value: -5", "type: u8, value: 256", "256}", "256 does not fit u8 (0..255)"),
@@ -163,8 +181,12 @@ def test_every_mistake_is_reported(tmp_path):
     path.write_text(text)
     with pytest.raises(EmulatorError) as caught:
         load_launch(path)
-    for part in ("registers: expected an integer", "block[2]: expected", "did you mean value?",
-                 "scalar.value: missing"):
+    for part in (
+        "registers: expected an integer",
+        "block[2]: expected",
+        "did you mean value?",
+        "scalar.value: missing",
+    ):
         assert part in str(caught.value)
 
 
@@ -198,9 +220,18 @@ def test_padded_rows():
 
 @pytest.mark.parametrize(
     ("dtype", "value", "bits"),
-    [("f16", 1.5, 0x3E00), ("bf16", -2, 0xC000), ("e4m3", 1, 0x38), ("e5m2", 1, 0x3C),
-     ("tf32", 1, 0x3F800000), ("f32", 0.5, 0x3F000000), ("f64", 1, 0x3FF0000000000000),
-     ("s8", -1, 0xFF), ("u16", 300, 300), ("s64", -2, 2**64 - 2)],
+    [
+        ("f16", 1.5, 0x3E00),
+        ("bf16", -2, 0xC000),
+        ("e4m3", 1, 0x38),
+        ("e5m2", 1, 0x3C),
+        ("tf32", 1, 0x3F800000),
+        ("f32", 0.5, 0x3F000000),
+        ("f64", 1, 0x3FF0000000000000),
+        ("s8", -1, 0xFF),
+        ("u16", 300, 300),
+        ("s64", -2, 2**64 - 2),
+    ],
 )
 def test_constants(dtype, value, bits):
     array = Array("X", dtype, (2, 3), Constant(value))
@@ -210,7 +241,8 @@ def test_constants(dtype, value, bits):
 
 def test_random_integers_cover_both_ends():
     values = Array("X", "s8", (1000,), Integers(-2, 2, 3)).values(
-        Array("X", "s8", (1000,), Integers(-2, 2, 3)).allocate())
+        Array("X", "s8", (1000,), Integers(-2, 2, 3)).allocate()
+    )
     assert sorted(set(values.tolist())) == [-2, -1, 0, 1, 2]
 
 
@@ -239,8 +271,10 @@ def test_files(tmp_path):
 def test_file_paths_are_relative_to_the_launch(tmp_path):
     np.save(tmp_path / "x.npy", np.ones(4, np.float32))
     path = tmp_path / "launch.yaml"
-    path.write_text("kernel: k\ngrid: [1]\nblock: [32]\n"
-                    "arrays: {X: {dtype: f32, shape: [4], fill: {file: x.npy}}}\n")
+    path.write_text(
+        "kernel: k\ngrid: [1]\nblock: [32]\n"
+        "arrays: {X: {dtype: f32, shape: [4], fill: {file: x.npy}}}\n"
+    )
     (array,) = load_launch(path).arrays
     np.testing.assert_array_equal(array.values(array.allocate()), np.ones(4))
 
@@ -256,3 +290,39 @@ def test_argument_bytes():
     assert Scalar("s32", -5).to_bytes() == (-5).to_bytes(4, "little", signed=True)
     assert Scalar("f32", 1.0).to_bytes() == bytes.fromhex("0000803f")
     assert Raw("0011ff").to_bytes() == bytes([0, 0x11, 0xFF])
+
+
+def test_a_struct_is_laid_out_as_c_does_and_survives_the_text(tmp_path):
+    members = (
+        Scalar("s32", 1),
+        Pointer("x"),
+        Scalar("u8", 2),
+        Scalar("s64", -1),
+        Scalar("s16", 3),
+    )
+    struct = Struct(members)
+    assert struct.offsets() == [0, 8, 16, 24, 32, 40]
+    launch = Launch("k", (1, 1, 1), (32, 1, 1), (Array("x", "f32", (4,)),), (struct,))
+    path = tmp_path / "launch.yaml"
+    dump_launch(launch, path)
+    assert load_launch(path) == launch
+
+
+@pytest.mark.parametrize(
+    ("member", "what"),
+    [
+        ("{pointer: y}", "no array 'y'"),
+        ("{scalar: {type: s32, value: 1.5}}", "1.5 is not an integer"),
+        ("{tensor_map: {}}", "struct[1].tensor_map: unknown"),
+    ],
+)
+def test_a_wrong_member_of_a_struct_is_placed(tmp_path, member, what):
+    path = tmp_path / "launch.yaml"
+    path.write_text(
+        "kernel: k\ngrid: [1]\nblock: [32]\narrays:\n  x: {dtype: f32, shape: [4]}\n"
+        f"arguments:\n  - struct: [{{pointer: x}}, {member}]\n"
+    )
+    with pytest.raises(EmulatorError) as error:
+        load_launch(path)
+    assert f"{path}:7:" in str(error.value)
+    assert what in str(error.value)

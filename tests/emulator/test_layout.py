@@ -31,8 +31,11 @@ def test_swizzle(address, width):
 
 
 @given(
-    st.integers(0, 2**14 - 1), st.integers(0, 2**14 - 1), st.integers(0, 2**14 - 1),
-    st.integers(0, 7), st.sampled_from([(0, 0), (128, 1), (64, 2), (32, 3)]),
+    st.integers(0, 2**14 - 1),
+    st.integers(0, 2**14 - 1),
+    st.integers(0, 2**14 - 1),
+    st.integers(0, 7),
+    st.sampled_from([(0, 0), (128, 1), (64, 2), (32, 3)]),
 )
 def test_descriptor_fields(start, leading, stride, base, mode):
     width, code = mode
@@ -42,8 +45,15 @@ def test_descriptor_fields(start, leading, stride, base, mode):
     assert desc.encode() == raw
 
 
-def write_box(memory: dict[int, tuple[int, int]], base: int, width: int, element_bytes: int,
-              inner: range, outer: range, inner_is_row: bool) -> int:
+def write_box(
+    memory: dict[int, tuple[int, int]],
+    base: int,
+    width: int,
+    element_bytes: int,
+    inner: range,
+    outer: range,
+    inner_is_row: bool,
+) -> int:
     """One TMA box, `inner` along memory: stores (row, k) at each address; returns its bytes."""
     at = base
     for o in outer:
@@ -62,8 +72,15 @@ def test_k_major_tiles(width, rows, element_bytes):
     box_k = (width or 16) // element_bytes
     k_step = 32 // element_bytes
     for box in range(128 // (width or 16)):
-        bytes_ = write_box(memory, base + box * rows * (width or 16), width, element_bytes,
-                           range(box * box_k, (box + 1) * box_k), range(rows), False)
+        bytes_ = write_box(
+            memory,
+            base + box * rows * (width or 16),
+            width,
+            element_bytes,
+            range(box * box_k, (box + 1) * box_k),
+            range(rows),
+            False,
+        )
         assert bytes_ == rows * (width or 16)
     steps = (width or 128) // 32
     for step in range(steps):
@@ -86,8 +103,15 @@ def test_mn_major_tiles(width, rows):
     box_mn = row_bytes // 2
     box_bytes = k_rows * row_bytes
     for box in range(rows // box_mn):
-        write_box(memory, base + box * box_bytes, width, 2,
-                  range(box * box_mn, (box + 1) * box_mn), range(k_rows), True)
+        write_box(
+            memory,
+            base + box * box_bytes,
+            width,
+            2,
+            range(box * box_mn, (box + 1) * box_mn),
+            range(k_rows),
+            True,
+        )
     group = 8 * row_bytes
     leading, stride = (box_bytes, group) if width else (group, box_bytes)
     for step in range(4):
@@ -175,8 +199,10 @@ ISA_B = {
 
 @pytest.mark.parametrize(("k", "element_bytes"), ISA_A)
 def test_mma_fragments(k, element_bytes):
-    for isa, got in ((ISA_A, fragments.mma_a(k, element_bytes)),
-                     (ISA_B, fragments.mma_b(k, element_bytes))):
+    for isa, got in (
+        (ISA_A, fragments.mma_a(k, element_bytes)),
+        (ISA_B, fragments.mma_b(k, element_bytes)),
+    ):
         per = 4 // element_bytes
         for lane in range(32):
             for i in range(got.registers * per):
@@ -195,9 +221,15 @@ def test_mma_accumulator():
 
 @pytest.mark.parametrize(
     "fragment",
-    [fragments.wgmma_accumulator(40), fragments.wgmma_accumulator(40, "f16"), fragments.wgmma_a(1),
-     fragments.wgmma_a(2), fragments.mma_a(16, 2), fragments.mma_b(32, 1),
-     fragments.mma_accumulator()],
+    [
+        fragments.wgmma_accumulator(40),
+        fragments.wgmma_accumulator(40, "f16"),
+        fragments.wgmma_a(1),
+        fragments.wgmma_a(2),
+        fragments.mma_a(16, 2),
+        fragments.mma_b(32, 1),
+        fragments.mma_accumulator(),
+    ],
 )
 def test_fragments_hold_every_element_once(fragment):
     matrix = np.arange(np.prod(fragment.shape)).reshape(fragment.shape)

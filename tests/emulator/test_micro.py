@@ -59,7 +59,9 @@ def test_verdict(name):
     elif name in golden().failures:
         assert kinds == {"tma-coordinate"} and report(name).verdict == "error"
     else:
-        assert kinds == ({case.finding} if case.finding else set()), "\n".join(map(str, report(name).findings))
+        assert kinds == ({case.finding} if case.finding else set()), "\n".join(
+            map(str, report(name).findings)
+        )
 
 
 COMPARABLE = [n for n, c in CASES.items() if modelled(c) and not c.waits_forever]
@@ -73,8 +75,10 @@ def test_equals_the_hardware(name):
         return  # no values: test_verdict asks for the reason
     for array, data in output_bytes(report(name), case).items():
         if case.tolerance:
-            values = [np.frombuffer(x, np.float16 if "wgmma_f16" in name else np.float32)
-                      for x in (data, golden().results[name][array])]
+            values = [
+                np.frombuffer(x, np.float16 if "wgmma_f16" in name else np.float32)
+                for x in (data, golden().results[name][array])
+            ]
             worst = np.abs(values[0].astype(float) - values[1]).max()
             assert worst <= case.tolerance * np.abs(values[1].astype(float)).max()
         else:
@@ -87,8 +91,9 @@ def difference(name: str, array: str, data: bytes) -> str:
         return f"{array}: digests differ"
     ours, theirs = (np.frombuffer(x, np.uint32) for x in (data, golden().results[name][array]))
     places = np.flatnonzero(ours != theirs)
-    rows = [f"{array}[{i}]: emulator {ours[i]:#010x}, hardware {theirs[i]:#010x}"
-            for i in places[:8]]
+    rows = [
+        f"{array}[{i}]: emulator {ours[i]:#010x}, hardware {theirs[i]:#010x}" for i in places[:8]
+    ]
     return "\n".join([f"{places.size} of {ours.size} words differ", *rows])
 
 

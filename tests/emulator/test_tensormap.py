@@ -32,8 +32,9 @@ ACCEPTED = {
     "inner dimension 1001": f16_map(dims=(1001, 1024), strides=(2016,)),
     "dimension 2^32": TensorMap("u8", "A", (2**32, 4), (2**32,), (64, 4)),
     "rank 1": TensorMap("f16", "A", (1024,), (), (256,)),
-    "rank 5": TensorMap("f16", "A", (64, 4, 4, 4, 4), (128, 512, 2048, 8192), (64, 4, 4, 4, 4),
-                        swizzle=128),
+    "rank 5": TensorMap(
+        "f16", "A", (64, 4, 4, 4, 4), (128, 512, 2048, 8192), (64, 4, 4, 4, 4), swizzle=128
+    ),
     "box larger than the tensor": f16_map(dims=(64, 8), strides=(128,), box=(64, 256)),
     "element stride 8": f16_map(element_strides=(1, 8), swizzle=0),
     "NaN fill": f16_map(oob_fill="nan"),
@@ -50,12 +51,18 @@ REFUSED = {
     "stride 2008 bytes": (f16_map(dims=(1000, 1024), strides=(2008,)), "strides[0]", "of 16"),
     "stride 2^40": (TensorMap("u8", "A", (1024, 4), (2**40,), (64, 4)), "strides[0]", "2^40"),
     "address + 8": (f16_map(offset=8), "offset", "multiple of 16"),
-    "dimension 2^32 + 1": (TensorMap("u8", "A", (2**32 + 1, 4), (2**32 + 16,), (64, 4)),
-                           "dims[0]", "2^32"),
+    "dimension 2^32 + 1": (
+        TensorMap("u8", "A", (2**32 + 1, 4), (2**32 + 16,), (64, 4)),
+        "dims[0]",
+        "2^32",
+    ),
     "dimension 0": (f16_map(dims=(0, 1024)), "dims[0]", "2^32"),
     "element stride 9": (f16_map(element_strides=(1, 9), swizzle=0), "element_strides[1]", "1..8"),
-    "NaN fill of integers": (TensorMap("u8", "A", (1024, 1024), (1024,), (64, 64),
-                                       oob_fill="nan"), "oob_fill", "float"),
+    "NaN fill of integers": (
+        TensorMap("u8", "A", (1024, 1024), (1024,), (64, 64), oob_fill="nan"),
+        "oob_fill",
+        "float",
+    ),
     "rank 6": (TensorMap("f16", "A", (8,) * 6, (16,) * 5, (8,) * 6), "dims", "rank 6"),
     "unknown type": (f16_map(dtype="fp8"), "dtype", "'fp8'"),
     "too few strides": (f16_map(strides=()), "strides", "0 entries"),
@@ -104,8 +111,11 @@ def maps(draw) -> tuple[TensorMap, tuple[int, ...], int]:
     steps = (1, *(draw(st.integers(1, 3)) for _ in range(rank - 1)))
     coords = tuple(draw(st.integers(-5, 40 if i == 0 else 7)) for i in range(rank))
     shared = draw(st.integers(0, 15)) * 128
-    return (TensorMap(dtype, "A", dims, strides, box, element_strides=steps, swizzle=width),
-            coords, shared)
+    return (
+        TensorMap(dtype, "A", dims, strides, box, element_strides=steps, swizzle=width),
+        coords,
+        shared,
+    )
 
 
 @given(maps())
@@ -115,8 +125,7 @@ def test_box_addresses(case):
     tensor_map, coords, shared = case
     tensor_map.validate()
     got = tensor_map.box_addresses(coords, shared)
-    ranges = [range(0, b, s) for b, s in
-              zip(tensor_map.box, tensor_map.steps, strict=True)]
+    ranges = [range(0, b, s) for b, s in zip(tensor_map.box, tensor_map.steps, strict=True)]
     places = [tuple(reversed(p)) for p in product(*reversed(ranges))]
     assert got.global_bytes.shape == (len(places),)
     assert tensor_map.tx_bytes == len(places) * tensor_map.element_bytes

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from device import Loaded, bits
 
-from kgen.verify.device import judge, numerics_of, tile_of
+from kgen.verify.device import judge
 from kgen.verify.inputs import constant
+from kgen.verify.problem import numerics_of, tile_of
 from kgen.verify.shapes import shape
 
 pytestmark = pytest.mark.gpu

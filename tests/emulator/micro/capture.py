@@ -32,10 +32,21 @@ from kgen.emu.launch import Array, Pointer, Raw, Scalar  # noqa: E402
 from kgen.emu.tensormap import TensorMap  # noqa: E402
 
 FIRST_SECONDS, CASE_SECONDS = 60, 15
-_MAP_TYPES = {"u8": "UINT8", "u16": "UINT16", "u32": "UINT32", "s32": "INT32", "u64": "UINT64",
-              "s64": "INT64", "f16": "FLOAT16", "f32": "FLOAT32", "f64": "FLOAT64",
-              "bf16": "BFLOAT16", "f32_ftz": "FLOAT32_FTZ", "tf32": "TFLOAT32",
-              "tf32_ftz": "TFLOAT32_FTZ"}
+_MAP_TYPES = {
+    "u8": "UINT8",
+    "u16": "UINT16",
+    "u32": "UINT32",
+    "s32": "INT32",
+    "u64": "UINT64",
+    "s64": "INT64",
+    "f16": "FLOAT16",
+    "f32": "FLOAT32",
+    "f64": "FLOAT64",
+    "bf16": "BFLOAT16",
+    "f32_ftz": "FLOAT32_FTZ",
+    "tf32": "TFLOAT32",
+    "tf32_ftz": "TFLOAT32_FTZ",
+}
 
 
 @cache
@@ -89,8 +100,9 @@ class Device:
 
     def _tensor_map(self, m: TensorMap, base: int) -> np.void:
         d = self.driver
-        swizzle = f"CU_TENSOR_MAP_SWIZZLE_{m.swizzle}B" if m.swizzle else (
-            "CU_TENSOR_MAP_SWIZZLE_NONE")
+        swizzle = (
+            f"CU_TENSOR_MAP_SWIZZLE_{m.swizzle}B" if m.swizzle else ("CU_TENSOR_MAP_SWIZZLE_NONE")
+        )
         oob = {"zero": "NONE", "nan": "NAN_REQUEST_ZERO_FMA"}[m.oob_fill]
         # an empty list would become a null pointer, which rank 1 does not want either
         strides = m.strides or (16,)
@@ -183,9 +195,11 @@ def main() -> int:
     for name, text in golden.failures.items():
         print(f"FAILED {name}: {text}")
     size = (options.out / "golden.npz").stat().st_size
-    print(f"{len(golden.results)} of {len(names)} cases captured on {golden.device} in "
-          f"{time.monotonic() - start:.1f} s, {len(golden.failures)} failures; "
-          f"golden.npz {size} bytes")
+    print(
+        f"{len(golden.results)} of {len(names)} cases captured on {golden.device} in "
+        f"{time.monotonic() - start:.1f} s, {len(golden.failures)} failures; "
+        f"golden.npz {size} bytes"
+    )
     return 1 if golden.failures else 0
 
 

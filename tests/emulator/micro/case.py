@@ -53,10 +53,24 @@ def u64(*values: int) -> tuple[Scalar, ...]:
     return tuple(Scalar("u64", v) for v in values)
 
 
-def launch_of(kernel: str, threads: int, arrays: list[Array], arguments: list[Argument],
-            shared: int = 0, ctas: int = 1, cluster: int = 1) -> Launch:
-    return Launch(kernel, (ctas, 1, 1), (threads, 1, 1), tuple(arrays), tuple(arguments),
-                  (cluster, 1, 1), shared).validate()
+def launch_of(
+    kernel: str,
+    threads: int,
+    arrays: list[Array],
+    arguments: list[Argument],
+    shared: int = 0,
+    ctas: int = 1,
+    cluster: int = 1,
+) -> Launch:
+    return Launch(
+        kernel,
+        (ctas, 1, 1),
+        (threads, 1, 1),
+        tuple(arrays),
+        tuple(arguments),
+        (cluster, 1, 1),
+        shared,
+    ).validate()
 
 
 def operand_array(name: str, dtype: str, count: int, seed: int, limit: int = 4) -> Array:

@@ -20,14 +20,16 @@ __all__ = ["Case", "all_cases"]
 
 
 def sync_cases() -> Iterator[Case]:
-    def case(kernel: str, threads: int, words: int, read: int = 0, ctas: int = 1,
-             cluster: int = 1) -> Case:
+    def case(
+        kernel: str, threads: int, words: int, read: int = 0, ctas: int = 1, cluster: int = 1
+    ) -> Case:
         arrays = [Array("out", "u32", (words,), Poison())]
         if read:
             arrays.insert(0, Array("in", "u32", (read,), Integers(0, 1000, 71), role="in"))
         arguments: list[Argument] = [Pointer(a.name) for a in arrays]
-        return Case(kernel, "sync",
-                    launch_of(kernel, threads, arrays, arguments, SHARED, ctas, cluster))
+        return Case(
+            kernel, "sync", launch_of(kernel, threads, arrays, arguments, SHARED, ctas, cluster)
+        )
 
     yield case("mbarrier_counts", 32, 14)
     yield case("mbarrier_bytes", 32, 14)
@@ -43,8 +45,19 @@ def sync_cases() -> Iterator[Case]:
 @cache
 def all_cases() -> dict[str, Case]:
     """Every case by name."""
-    sources = (lane_cases, atomic_cases, mma_cases, matrix_cases, wgmma_cases, tma_load_cases,
-               multicast_cases, tma_store_cases, reduce_cases, bulk_cases, sync_cases)
+    sources = (
+        lane_cases,
+        atomic_cases,
+        mma_cases,
+        matrix_cases,
+        wgmma_cases,
+        tma_load_cases,
+        multicast_cases,
+        tma_store_cases,
+        reduce_cases,
+        bulk_cases,
+        sync_cases,
+    )
     cases = [case for source in sources for case in source()]
     found = {case.name: case for case in cases}
     assert len(found) == len(cases)

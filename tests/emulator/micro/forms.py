@@ -31,8 +31,15 @@ class Wgmma:
         parts = ["wgmma", self.d, self.a, self.b, f"n{self.n}"]
         if self.trans:
             parts.append(f"t{self.trans[0]}{self.trans[1]}")
-        parts += [tag for tag, on in (("areg", self.a_registers), ("neg", self.negate_a),
-                                      ("sat", self.satfinite)) if on]
+        parts += [
+            tag
+            for tag, on in (
+                ("areg", self.a_registers),
+                ("neg", self.negate_a),
+                ("sat", self.satfinite),
+            )
+            if on
+        ]
         return "_".join(parts)
 
 
@@ -140,8 +147,11 @@ CVT = {
 }
 
 FLOAT = {
-    **{f"{op}_{r}_f32": f"{op}.{r}.f32 %d, %a, %b;"
-       for op in ("add", "sub", "mul") for r in ("rn", "rz", "rm", "rp")},
+    **{
+        f"{op}_{r}_f32": f"{op}.{r}.f32 %d, %a, %b;"
+        for op in ("add", "sub", "mul")
+        for r in ("rn", "rz", "rm", "rp")
+    },
     **{f"fma_{r}_f32": f"fma.{r}.f32 %d, %a, %b, %c;" for r in ("rn", "rz")},
     "add_ftz_f32": "add.ftz.f32 %d, %a, %b;",
     "mul_sat_f32": "mul.sat.f32 %d, %a, %b;",
@@ -155,12 +165,17 @@ FLOAT = {
     "sqrt_rn_f32": "sqrt.rn.f32 %d, %a;",
     "copysign_f32": "copysign.f32 %d, %a, %b;",
     "selp_f32": "setp.lt.f32 %p, %a, %b; selp.f32 %d, %a, %c, %p;",
-    **{f"setp_{c}_f32": f"setp.{c}.f32 %p, %a, %b;"
-       for c in ("eq", "ne", "lt", "ge", "equ", "neu", "ltu", "geu", "num", "nan")},
+    **{
+        f"setp_{c}_f32": f"setp.{c}.f32 %p, %a, %b;"
+        for c in ("eq", "ne", "lt", "ge", "equ", "neu", "ltu", "geu", "num", "nan")
+    },
     "add_f64": "add.rn.f64 %dl, %al, %bl;",
     "fma_f64": "fma.rn.f64 %dl, %al, %bl, %al;",
-    **{f"{op}_{t}": f"{op}.{t} %d, %a, %b;"
-       for op in ("add", "sub", "mul", "min", "max") for t in ("f16x2", "bf16x2")},
+    **{
+        f"{op}_{t}": f"{op}.{t} %d, %a, %b;"
+        for op in ("add", "sub", "mul", "min", "max")
+        for t in ("f16x2", "bf16x2")
+    },
     **{f"fma_{t}": f"fma.rn.{t} %d, %a, %b, %c;" for t in ("f16x2", "bf16x2")},
     "fma_relu_f16x2": "fma.rn.relu.f16x2 %d, %a, %b, %c;",
     **{f"{op}_{t}": f"{op}.{t} %d, %a;" for op in ("neg", "abs") for t in ("f16x2", "bf16x2")},

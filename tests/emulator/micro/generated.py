@@ -20,8 +20,9 @@ def _entry(name: str, params: str, threads: int, body: list[str]) -> str:
     loads = [f"ld.param.{t} %{p}, [{name}_{p}];" for p, t in pairs]
     registers = [f".reg .b{t[1:]} %{p};" for p, t in pairs]
     lines = registers + loads + body + ["ret;"]
-    return (f".visible .entry {name}({declared})\n.maxntid {threads}\n{{\n"
-            + "\n".join(lines) + "\n}\n")
+    return (
+        f".visible .entry {name}({declared})\n.maxntid {threads}\n{{\n" + "\n".join(lines) + "\n}\n"
+    )
 
 
 def _list(prefix: str, count: int) -> str:
@@ -101,8 +102,10 @@ def wgmma_kernel(form: Wgmma) -> str:
         "@%p bra STEP;",
         *_transfer("st", "d", count, "out", 128),
     ]
-    params = "image:u64 c:u64 out:u64 a_regs:u64 a_desc:u64 b_desc:u64 a_step:u64 b_step:u64 " \
-             "steps:u32 scale_d:u32"
+    params = (
+        "image:u64 c:u64 out:u64 a_regs:u64 a_desc:u64 b_desc:u64 a_step:u64 b_step:u64 "
+        "steps:u32 scale_d:u32"
+    )
     return _entry(form.name, params, 128, [line for line in body if line])
 
 
@@ -141,9 +144,8 @@ def matrix_kernel(kind: str, matrices: int, trans: bool) -> str:
     name = f"{kind}_x{matrices}" + ("_trans" if trans else "")
     suffix = ".trans" if trans else ""
     regs = _list("r", matrices)
-    instruction = (
-        f"{kind}.sync.aligned.m8n8.x{matrices}{suffix}.shared.b16 "
-        + (f"{regs}, [%row];" if kind == "ldmatrix" else f"[%row], {regs};")
+    instruction = f"{kind}.sync.aligned.m8n8.x{matrices}{suffix}.shared.b16 " + (
+        f"{regs}, [%row];" if kind == "ldmatrix" else f"[%row], {regs};"
     )
     body = [
         ".reg .b32 %t, %row, %base, %v;",
@@ -168,8 +170,10 @@ def matrix_kernel(kind: str, matrices: int, trans: bool) -> str:
         body += [f"ld.global.b32 %r{i}, [%rows + {128 * (i + 1)}];" for i in range(matrices)]
         body += [instruction, "bar.sync 0;"]
         for i in range(8):
-            body += [f"ld.shared.b32 %v, [%t + {128 * i}];",
-                     f"st.global.b32 [%out + {128 * i}], %v;"]
+            body += [
+                f"ld.shared.b32 %v, [%t + {128 * i}];",
+                f"st.global.b32 [%out + {128 * i}], %v;",
+            ]
     return _entry(name, "image:u64 rows:u64 out:u64", 32, body)
 
 
@@ -239,9 +243,13 @@ def memory_kernel(name: str, text: str, space: str) -> str:
         ]
     body += _split(text.format(space=space))
     if space == "shared":
-        body += ["bar.sync 0;", f"setp.ge.u32 %p, %t, {cells};",
-                 "@!%p ld.shared.b64 %v, [%wide];", "@!%p st.global.b64 [%g], %v;",
-                 "setp.ne.b32 %p, %t, %t;"]
+        body += [
+            "bar.sync 0;",
+            f"setp.ge.u32 %p, %t, {cells};",
+            "@!%p ld.shared.b64 %v, [%wide];",
+            "@!%p st.global.b64 [%g], %v;",
+            "setp.ne.b32 %p, %t, %t;",
+        ]
     body += _RESULTS
     kernel = f"{name}_{space}".replace(".", "_")
     return _entry(kernel, "in:u64 out:u64 cells:u64", LANES, [line for line in body if line])

@@ -53,11 +53,16 @@ class Golden:
                 index.setdefault(case, {})[name] = [at, len(content), digested]
                 data.append(content)
                 at += len(content)
-        head = {"device": self.device, "modules": self.modules, "failures": self.failures,
-                "cases": index}
+        head = {
+            "device": self.device,
+            "modules": self.modules,
+            "failures": self.failures,
+            "cases": index,
+        }
         text = json.dumps(head, separators=(",", ":")).encode()
-        np.savez_compressed(path, index=np.frombuffer(text, np.uint8),
-                            data=np.frombuffer(b"".join(data), np.uint8))
+        np.savez_compressed(
+            path, index=np.frombuffer(text, np.uint8), data=np.frombuffer(b"".join(data), np.uint8)
+        )
 
 
 def load(path: Path) -> Golden:

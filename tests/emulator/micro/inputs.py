@@ -38,8 +38,28 @@ def random_words() -> np.ndarray:
 def half_words() -> np.ndarray:
     """(3, 64) uint32: packed pairs of 16-bit floats, specials in front."""
     rng = np.random.default_rng(13)
-    special = [0x0000, 0x8000, 0x7C00, 0xFC00, 0x7E00, 0xFFFF, 0x0001, 0x83FF, 0x0400, 0x3C00,
-               0xBC00, 0x7BFF, 0xFBFF, 0x7F80, 0xFF80, 0x7FC0, 0x3F80, 0x7F7F, 0x0080, 0x3555]
+    special = [
+        0x0000,
+        0x8000,
+        0x7C00,
+        0xFC00,
+        0x7E00,
+        0xFFFF,
+        0x0001,
+        0x83FF,
+        0x0400,
+        0x3C00,
+        0xBC00,
+        0x7BFF,
+        0xFBFF,
+        0x7F80,
+        0xFF80,
+        0x7FC0,
+        0x3F80,
+        0x7F7F,
+        0x0080,
+        0x3555,
+    ]
     halves = rng.integers(0x3000, 0x4800, (3, 2 * LANES))
     halves ^= rng.integers(0, 2, halves.shape) << 15
     for row in halves:
@@ -51,9 +71,40 @@ def half_words() -> np.ndarray:
 def edge_words() -> np.ndarray:
     """(3, 64) uint32: integers at the ends of their ranges, small ones, single bits."""
     rng = np.random.default_rng(14)
-    pool = [0, 1, 2, 3, 7, 8, 31, 32, 33, 63, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0x8000, 0xFFFF,
-            0x10000, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFE, 0xFFFFFFFF, 0x12345678,
-            0xF0F0F0F0, 0x00FF00FF, 0x01000000, 0x40000000, 0xAAAAAAAA, 0x3210, 0x7654, 0x89AB]
+    pool = [
+        0,
+        1,
+        2,
+        3,
+        7,
+        8,
+        31,
+        32,
+        33,
+        63,
+        0x7F,
+        0x80,
+        0xFF,
+        0x100,
+        0x7FFF,
+        0x8000,
+        0xFFFF,
+        0x10000,
+        0x7FFFFFFF,
+        0x80000000,
+        0x80000001,
+        0xFFFFFFFE,
+        0xFFFFFFFF,
+        0x12345678,
+        0xF0F0F0F0,
+        0x00FF00FF,
+        0x01000000,
+        0x40000000,
+        0xAAAAAAAA,
+        0x3210,
+        0x7654,
+        0x89AB,
+    ]
     return rng.choice(np.array(pool, np.uint32), (3, LANES))
 
 
@@ -62,5 +113,10 @@ def integer_words() -> np.ndarray:
     return np.random.default_rng(15).integers(1, 1 << 32, (3, LANES)).astype(np.uint32)
 
 
-WORDS = {"special": float_words, "random": random_words, "half": half_words, "edge": edge_words,
-         "any": integer_words}
+WORDS = {
+    "special": float_words,
+    "random": random_words,
+    "half": half_words,
+    "edge": edge_words,
+    "any": integer_words,
+}

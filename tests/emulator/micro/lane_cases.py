@@ -25,15 +25,24 @@ from .inputs import WORDS
 
 
 def lane_cases() -> Iterator[Case]:
-    for module, prefix, table in (("cvt", "cvt_", CVT), ("float", "", FLOAT),
-                                  ("integer", "", INTEGER), ("warp", "", WARP)):
+    for module, prefix, table in (
+        ("cvt", "cvt_", CVT),
+        ("float", "", FLOAT),
+        ("integer", "", INTEGER),
+        ("warp", "", WARP),
+    ):
         for name, text in table.items():
             kernel = (prefix + name).replace(".", "_")
             for words in _word_sets(name, text):
-                arrays = [Array("in", "u32", (3, LANES), File(words_file(words)), role="in"),
-                          Array("out", "u32", (2, LANES), role="out")]
-                yield Case(f"{kernel}/{words}", module,
-                           launch_of(kernel, LANES, arrays, [Pointer("in"), Pointer("out")]))
+                arrays = [
+                    Array("in", "u32", (3, LANES), File(words_file(words)), role="in"),
+                    Array("out", "u32", (2, LANES), role="out"),
+                ]
+                yield Case(
+                    f"{kernel}/{words}",
+                    module,
+                    launch_of(kernel, LANES, arrays, [Pointer("in"), Pointer("out")]),
+                )
 
 
 def _word_sets(name: str, text: str) -> tuple[str, ...]:
@@ -59,11 +68,17 @@ def atomic_cases() -> Iterator[Case]:
             else:
                 words = "any" if "cas" in name else words
                 cells = Array("cells", "u32", (LANES, 2), _cells(words))
-            arrays = [Array("in", "u32", (3, LANES), File(words_file(words)), role="in"),
-                      Array("out", "u32", (2, LANES), role="out"), cells]
+            arrays = [
+                Array("in", "u32", (3, LANES), File(words_file(words)), role="in"),
+                Array("out", "u32", (2, LANES), role="out"),
+                cells,
+            ]
             arguments: list[Argument] = [Pointer("in"), Pointer("out"), Pointer("cells")]
-            yield Case(kernel, "atomics",
-                       launch_of(kernel, LANES, arrays, arguments, 1024 * (space == "shared")))
+            yield Case(
+                kernel,
+                "atomics",
+                launch_of(kernel, LANES, arrays, arguments, 1024 * (space == "shared")),
+            )
 
 
 def _cells(words: str) -> File:
@@ -97,8 +112,10 @@ def _mma_launch(form: Mma) -> Launch:
     path = scratch() / f"{form.name}.npy"
     words = np.concatenate(parts)
     np.save(path, words)
-    arrays = [Array("in", "u32", words.shape, File(str(path)), role="in"),
-              Array("out", "u32", (form.registers[2], 32), role="out")]
+    arrays = [
+        Array("in", "u32", words.shape, File(str(path)), role="in"),
+        Array("out", "u32", (form.registers[2], 32), role="out"),
+    ]
     return launch_of(form.name, 32, arrays, [Pointer("in"), Pointer("out")])
 
 
@@ -110,8 +127,10 @@ def matrix_cases() -> Iterator[Case]:
         path = scratch() / f"{kind}-rows.npy"
         np.save(path, rows.astype(np.uint32))
         out = (matrices, 32) if kind == "ldmatrix" else (256,)
-        arrays = [Array("image", "u32", (256,), Integers(0, 2**32 - 1, 32), role="in"),
-                  Array("rows", "u32", (160,), File(str(path)), role="in"),
-                  Array("out", "u32", out, role="out")]
+        arrays = [
+            Array("image", "u32", (256,), Integers(0, 2**32 - 1, 32), role="in"),
+            Array("rows", "u32", (160,), File(str(path)), role="in"),
+            Array("out", "u32", out, role="out"),
+        ]
         arguments: list[Argument] = [Pointer("image"), Pointer("rows"), Pointer("out")]
         yield Case(name, "matrix", launch_of(name, 32, arrays, arguments, 1024))
