@@ -59,7 +59,8 @@ def test_verdict(name):
     elif name in golden().failures:
         assert kinds == {"tma-coordinate"} and report(name).verdict == "error"
     else:
-        assert kinds == ({case.finding} if case.finding else set()), "\n".join(map(str, report(name).findings))
+        expected = {case.finding} if case.finding else set()
+        assert kinds == expected, "\n".join(map(str, report(name).findings))
 
 
 COMPARABLE = [n for n, c in CASES.items() if modelled(c) and not c.waits_forever]

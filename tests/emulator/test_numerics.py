@@ -41,7 +41,7 @@ def all_finite(name: str) -> list[Fraction]:
 
 def reference(x: float, name: str, rounding: str) -> Fraction | str:
     """Rounded value of x, or 'inf', by the definition of the quantum."""
-    exponent_bits, mantissa_bits, bias, largest = PUBLISHED[name]
+    _, mantissa_bits, bias, largest = PUBLISHED[name]
     magnitude = abs(Fraction(x))
     exponent = 1 - bias
     while magnitude >= Fraction(2) ** (exponent + 1):
@@ -239,7 +239,7 @@ def test_pack_inverts_unpack(words, bits):
 
 def exact_round(value: Fraction, name: str) -> float:
     """Round-to-nearest-even of an exact value, in [0, largest]."""
-    exponent_bits, mantissa_bits, bias, largest = PUBLISHED[name]
+    _, mantissa_bits, bias, largest = PUBLISHED[name]
     if value == 0:
         return 0.0
     magnitude, exponent = abs(value), 1 - bias
@@ -283,6 +283,16 @@ def test_arithmetic_makes_the_canonical_nan():
     np.testing.assert_array_equal(alu.fma(bad, one, one).view(np.uint32), expected)
     got = nm.accumulate(one[:, None], bad[:, None], np.ones((1, 1), np.float32), "f32")
     np.testing.assert_array_equal(got.view(np.uint32).ravel(), expected)
+
+
+def test_tf32_of_nan():
+    """The canonical NaN, but for rna, which cuts off the low bits: of 0x7f800001, all that made it
+    a NaN.
+    """
+    bad = np.array([0xFFC12345, 0x7F800001], np.uint32).view(np.float32)
+    for rounding in ("rn", "rz"):
+        assert nm.encode(bad, "tf32", rounding).tolist() == [0x7FFFE000, 0x7FFFE000]
+    assert nm.encode(bad, "tf32", "rna").tolist() == [0xFFC12000, 0x7F800000]
 
 
 def test_fma_beats_two_roundings():

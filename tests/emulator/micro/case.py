@@ -23,6 +23,7 @@ class Case:
 
     tolerance: relative to the largest result, where rounding is unspecified; 0 asks for the bits.
     waits_forever: the kernel gives up a wait that can never succeed; the emulator says deadlock.
+    finding: the one kind of finding that the emulator reports, where the kernel does wrong.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Case:
     launch: Launch
     tolerance: float = 0.0
     waits_forever: bool = False
+    finding: str = ""
 
 
 @cache

@@ -147,16 +147,19 @@ def tma_store_cases() -> Iterator[Case]:
 
 
 def ragged_store_cases() -> Iterator[Case]:
-    """Rows that end or begin inside a 16-byte unit; the array behind them shows what was written."""
+    """Rows that end or begin inside 16 bytes; the array behind them shows what was written."""
     for dtype, extents in (("f16", range(33, 41)), ("u8", (65, 72, 79)), ("f32", (17, 18, 19))):
         size = ELEMENT_BYTES[dtype]
         array, tensor_map = _source(dtype, (160 // size, 12), box=(64 // size, 8), swizzle=64)
         for extent in extents:
             ragged = replace(tensor_map, dims=(extent, 12))
             for kernel in ("tma_store_2d", "tma_reduce_add"):
-                if dtype != "u8" or kernel == "tma_store_2d":
-                    yield store_case(kernel, f"ragged-{dtype}-{extent}", array, ragged,
-                                     (32 // size, 6), _tile("u32" if dtype == "u8" else dtype, 1024))
+                if dtype == "u8" and kernel == "tma_reduce_add":
+                    continue
+                case = store_case(kernel, f"ragged-{dtype}-{extent}", array, ragged,
+                                  (32 // size, 6), _tile("u32" if dtype == "u8" else dtype, 1024))
+                past = extent * size % 16 != 0
+                yield replace(case, finding="store-past-extent" if past else "")
     array, tensor_map = _source("f16", (80, 24), box=(32, 16), swizzle=64)
     for inner in (-1, -3, -9, 71, 77):
         yield store_case("tma_store_2d", f"inner-{inner}", array, tensor_map, (inner, 5),
