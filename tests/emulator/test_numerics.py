@@ -174,48 +174,6 @@ def test_float_to_int(x, bits, signed, rounding, expected):
     assert int(got) == expected
 
 
-@pytest.mark.parametrize(
-    ("a_dtype", "b_dtype", "k", "kind"),
-    [("f16", "f16", 16, "f32"), ("bf16", "bf16", 16, "f32"), ("e4m3", "e5m2", 32, "f32"),
-     ("tf32", "tf32", 8, "f32"), ("f16", "f16", 16, "f16"), ("u8", "s8", 32, "s32")],
-)
-@pytest.mark.parametrize("accumulates", [False, True])
-def test_accumulate_is_exact_on_integers(a_dtype, b_dtype, k, kind, accumulates):
-    rng = np.random.default_rng(5)
-    a, b = rng.integers(-8, 9, (64, k)), rng.integers(-8, 9, (24, k))
-    d = rng.integers(-100, 101, (64, 24)) if accumulates else None
-    if a_dtype == "u8":
-        a = np.abs(a)
-
-    def through_bits(x: np.ndarray, dtype: str) -> np.ndarray:
-        if dtype in ("s8", "u8"):
-            return nm.decode_tile(x.astype(np.int8).view(np.uint8), dtype)
-        return nm.decode_tile(nm.encode(x.astype(np.float32), dtype), dtype)
-
-    start = None if d is None else d.astype(np.int32 if kind == "s32" else np.float32)
-    got = nm.accumulate(start, through_bits(a, a_dtype), through_bits(b, b_dtype), kind)
-    c = np.zeros((64, 24), int) if d is None else d
-    expected = [[int(c[i, j]) + sum(int(a[i, x]) * int(b[j, x]) for x in range(k))
-                 for j in range(24)] for i in range(64)]
-    np.testing.assert_array_equal(got, expected)
-    assert got.dtype == (np.int32 if kind == "s32" else np.float32)
-
-
-def test_integer_accumulators_wrap_or_clamp():
-    a, b = np.full((1, 32), 127, np.float32), np.full((1, 32), 127, np.float32)
-    d = np.array([[2**31 - 1]], np.int32)
-    assert nm.accumulate(d, a, b, "s32")[0, 0] == (2**31 - 1 + 32 * 127 * 127) - 2**32
-    assert nm.accumulate(d, a, b, "s32.satfinite")[0, 0] == 2**31 - 1
-    assert nm.accumulate(-d, a, -b, "s32.satfinite")[0, 0] == -(2**31)
-
-
-def test_f16_accumulator_rounds_once_per_instruction():
-    """2048 + 16 x (1/16 x 1) = 2049, midway between the f16 values 2048 and 2050: ties to even."""
-    a, b = np.full((1, 16), 1 / 16, np.float32), np.ones((1, 16), np.float32)
-    assert nm.accumulate(np.array([[2048.0]], np.float32), a, b, "f16")[0, 0] == 2048
-    assert nm.accumulate(np.array([[2050.0]], np.float32), a, b, "f16")[0, 0] == 2052
-
-
 def test_packed_conversions_put_the_first_operand_high():
     hi, lo = np.array([1.0], np.float32), np.array([-2.0], np.float32)
     assert alu.cvt_pack(hi, lo, "f16x2")[0] == 0x3C00C000
@@ -281,8 +239,6 @@ def test_arithmetic_makes_the_canonical_nan():
     one = np.ones(3, np.float32)
     expected = [0x7FFFFFFF, 0x7FFFFFFF, 0x40000000]
     np.testing.assert_array_equal(alu.fma(bad, one, one).view(np.uint32), expected)
-    got = nm.accumulate(one[:, None], bad[:, None], np.ones((1, 1), np.float32), "f32")
-    np.testing.assert_array_equal(got.view(np.uint32).ravel(), expected)
 
 
 def test_tf32_of_nan():
