@@ -66,7 +66,9 @@ def test_verdict(name):
         assert kinds == expected, "\n".join(map(str, report(name).findings))
 
 
-COMPARABLE = [n for n, c in CASES.items() if modelled(c) and not c.waits_forever and n not in FAULTS]
+COMPARABLE = [
+    n for n, c in CASES.items() if modelled(c) and not c.waits_forever and n not in FAULTS
+]
 
 
 @needs_golden
