@@ -22,7 +22,7 @@ from .program import BLOCKED, Program
 from .registers import WARP_LANES
 from .report import KINDS, Finding, Findings, RunReport
 from .sched import schedule as schedule_named
-from .stepper import RunStoppedError, turn
+from .stepper import RunStoppedError, can_run, turn
 from .sync import REGISTERS_PER_SM, launch_cap
 from .timeline import Timeline
 from .wgmma_state import WgmmaState
@@ -171,7 +171,7 @@ class Grid:
             warp = schedule.next_warp(self.ready)
             warp.queued = False
             turn(self, warp, schedule.slice())
-            if warp.fragments and any(fragment.waiting is None for fragment in warp.fragments):
+            if can_run(self, warp):
                 self._enqueue(warp)
 
     def end_fragment(self, warp: Warp, fragment: Fragment) -> None:

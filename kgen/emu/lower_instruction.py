@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import inline, semantics
+from .isa import UNMODELLED_SPECIALS
 from .operation import Operation, bits_of
 from .ptx import Imm, Instruction, Operand, Pair, Reg, Special, Sym, Vec
 from .registers import SHARED_WINDOW, RegisterFile
@@ -87,6 +88,8 @@ class InstructionLowering:
         if isinstance(operand, Reg):
             slot = registers.slots[operand.name]
             return f"U[{slot.index}]" if slot.is_uniform else f"{_STORES[slot.kind]}[{slot.index}]"
+        if isinstance(operand, Special) and operand.name.startswith(UNMODELLED_SPECIALS):
+            return None
         if isinstance(operand, Special):
             if registers.is_varying(operand):
                 return f"w.specials[{operand.name!r}]"

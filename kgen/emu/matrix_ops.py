@@ -13,12 +13,13 @@ import numpy as np
 from .fragments import matrix_access, mma_a, mma_accumulator, mma_b
 from .isa import vector_items
 from .machine import Cta, Fragment
-from .numerics import accumulate, decode_tile
+from .numerics import decode_tile
 from .program import Handler, Outcome, Program, UnmodelledError, handles, require
 from .ptx import Instruction, Operand
 from .registers import WARP_LANES
 from .shadow import WORD, Footprint
 from .shared_access import check_mbarriers, in_bounds, resolve
+from .tensor_core import accumulate
 
 if TYPE_CHECKING:
     from .machine import Warp
@@ -211,7 +212,11 @@ def multiply(program: Program, instruction: Instruction, pc: int) -> Handler:
         old = matrix(c_rows, c_map, width)
         values = {"f16": np.float16, "f32": np.float32, "s32": np.int32}[dtype]
         total = accumulate(
-            old.view(values).astype(np.int32 if dtype == "s32" else np.float32), left, right.T, kind
+            old.view(values).astype(np.int32 if dtype == "s32" else np.float32),
+            left,
+            right.T,
+            kind,
+            (atype, btype),
         )
         bits = np.ascontiguousarray(total.astype(values)).view(f"u{width}")
         parts = np.moveaxis(c_map.gather(bits), 1, 2)

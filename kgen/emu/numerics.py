@@ -1,10 +1,6 @@
-"""Number formats of PTX, their conversions, and the products of the tensor core.
+"""Number formats of PTX and their conversions.
 
 Bits are numpy unsigned arrays, values are float32 (integers: int32). Everything is elementwise.
-
-A note on tensor cores: NVIDIA documents neither the order nor the intermediate rounding of a
-product, so the model here (`accumulate`) is exact wherever every partial sum is representable,
-which integer-valued test data guarantees. On other data it differs from hardware in the last bits.
 """
 
 from __future__ import annotations
@@ -16,7 +12,6 @@ from typing import Literal
 import numpy as np
 
 Rounding = Literal["rn", "rna", "rz", "rm", "rp"]
-Accumulator = Literal["f32", "f16", "s32", "s32.satfinite"]
 
 
 @dataclass(frozen=True)
@@ -218,35 +213,3 @@ def float_to_int(x: np.ndarray, bits: int, signed: bool, rounding: str = "rz") -
     result = safe.astype(dtype)
     result = np.where(below, dtype.type(lo), np.where(above, dtype.type(hi), result))
     return np.where(np.isnan(x), dtype.type(nan_result), result)
-
-
-# ---------------------------------------------------------------- the tensor core
-
-
-def accumulate(d: np.ndarray | None, a: np.ndarray, b: np.ndarray, kind: Accumulator) -> np.ndarray:
-    """D = A x B^T + D of one wgmma or mma.sync instruction.
-
-    Shapes  a (M, K) and b (N, K) float32 from `decode_tile`; d (M, N) or None for D = A x B^T
-    Types   d and the result are float32 for f32 and f16 (there: f16 values), int32 for s32
-    Model   products and their sum are formed in float64 and rounded once per instruction, to
-            nearest even: exact on integer data. Hardware order and truncation are unspecified.
-            s32 wraps; s32.satfinite clamps once, after the sum.
-    """
-    with np.errstate(invalid="ignore"):  # signalling NaN, infinity times zero
-        product = np.matmul(a.astype(np.float64), b.astype(np.float64).T)
-    return round_sum(d, product, kind)
-
-
-def round_sum(d: np.ndarray | None, product: np.ndarray, kind: Accumulator) -> np.ndarray:
-    """The second half of `accumulate`: float64 products + d, rounded once. Elementwise."""
-    if kind in ("f32", "f16"):
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            total = product if d is None else product + d
-            rounded = total.astype(np.float16 if kind == "f16" else np.float32)
-        return canonical_nan(rounded.astype(np.float32))
-    whole = product.astype(np.int64)
-    if d is not None:
-        whole = whole + d
-    if kind == "s32.satfinite":
-        whole = np.clip(whole, -(1 << 31), (1 << 31) - 1)
-    return whole.astype(np.int32)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .cfg import ControlFlow
-from .isa import VARYING_SPECIALS
+from .isa import UNMODELLED_SPECIALS, VARYING_SPECIALS
 from .operation import bits_of
 from .ptx import SINK, Imm, Kernel, Mem, Operand, Reg, Special, Sym
 
@@ -90,6 +90,8 @@ class RegisterFile:
                 return lambda warp, fragment: fragment.uniform[index]
             kind = slot.kind
             return lambda warp, fragment: int(getattr(warp, kind)[index][fragment.leader])
+        if isinstance(operand, Special) and operand.name.startswith(UNMODELLED_SPECIALS):
+            raise KeyError(operand.name)
         if isinstance(operand, Special):
             name = operand.name
             if name in VARYING_SPECIALS:

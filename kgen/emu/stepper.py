@@ -24,6 +24,11 @@ def turn(grid: Grid, warp: Warp, budget: int) -> None:
         budget = _run_fragment(grid, warp, fragment, limit, budget)
 
 
+def can_run(grid: Grid, warp: Warp) -> bool:
+    """Whether some fragment may advance."""
+    return bool(warp.fragments) and _next_fragment(grid, warp)[0] is not None
+
+
 def _next_fragment(grid: Grid, warp: Warp) -> tuple[Fragment | None, int]:
     """The runnable fragment with the lowest pc, and the pc at which it should look for company.
 

@@ -231,7 +231,7 @@ class TensorMap:
             self._refuse("dims", f"{corner.size} coordinates for a map of rank {self.rank}")
         indices = self._relative + corner[:, None]
         if all(
-            0 <= c and c + (n - 1) * s < d
+            c >= 0 and c + (n - 1) * s < d
             for c, n, s, d in zip(corner, self.copied, self.steps, self.dims, strict=True)
         ):
             inside = written = np.ones(self.box_elements, bool)

@@ -73,14 +73,15 @@ def find_map(warp: Warp, address: int, corner: list[int], pc: int) -> TensorMap 
     return tensor_map
 
 
-def check_corner(
+def corner_is_legal(
     warp: Warp, pc: int, tensor_map: TensorMap, corner: list[int], store: bool
-) -> None:
-    """Coordinates at which the hardware raises an illegal instruction."""
+) -> bool:
+    """False, with a finding, where the hardware raises an illegal instruction."""
     reason = tensor_map.refuses(corner, store)
     if reason:
         text = f"illegal instruction: box of {tensor_map.array} at {tuple(corner)}: {reason}"
         warp.grid.finding("tma-coordinate", text, warp, pc, tensor_map.array)
+    return not reason
 
 
 def footprint_of(tensor_map: TensorMap, offset: int, box: Box) -> Footprint:

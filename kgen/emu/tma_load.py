@@ -27,8 +27,8 @@ from .tma import (
     HINTS,
     POISON_WORD,
     check_box,
-    check_corner,
     coordinates,
+    corner_is_legal,
     element_view,
     find_map,
     footprint_of,
@@ -100,7 +100,6 @@ def _load(
     if tensor_map is None or place is None:
         return
     offset = place[1]
-    check_corner(warp, pc, tensor_map, corner, store=False)
     box = tensor_map.box_addresses(corner, offset)
     footprint = footprint_of(tensor_map, offset, box)
     if offset % tensor_map.shared_alignment:
@@ -121,7 +120,8 @@ def _load(
             barrier.fenced = True
         targets.append((cta, barrier))
     allocation = grid.memory.by_name[tensor_map.array]
-    check_box(warp, pc, tensor_map, allocation, box)
+    if corner_is_legal(warp, pc, tensor_map, corner, store=False):
+        check_box(warp, pc, tensor_map, allocation, box)
     issued = warp.order.knows.copy()
     operation = grid.new_operation(
         "TMA load",

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 from .tma import (
     HINTS,
     check_box,
-    check_corner,
     coordinates,
+    corner_is_legal,
     element_view,
     find_map,
     footprint_of,
@@ -73,7 +73,6 @@ def _store(
     if tensor_map is None or place is None:
         return
     cta, offset = place
-    check_corner(warp, pc, tensor_map, corner, store=True)
     box = tensor_map.box_addresses(corner, offset)
     footprint = footprint_of(tensor_map, offset, box)
     if offset % tensor_map.shared_alignment:
@@ -83,7 +82,8 @@ def _store(
     grid.check_access(warp, cta, footprint, pc, write=False, by_async=True)
     cta.shadow.mark_used(footprint)
     allocation = grid.memory.by_name[tensor_map.array]
-    check_box(warp, pc, tensor_map, allocation, box, store=True)
+    if corner_is_legal(warp, pc, tensor_map, corner, store=True):
+        check_box(warp, pc, tensor_map, allocation, box, store=True)
     size = tensor_map.element_bytes
     targets = (tensor_map.offset + box.global_bytes)[box.written]
     targets = targets[(targets >= 0) & (targets + size <= allocation.data.size)]
@@ -104,8 +104,8 @@ def _store(
 def _stored(
     cta: Cta, tensor_map: TensorMap, allocation: Allocation, box: Box, offset: int, reduction: str
 ) -> None:
-    """Shared memory is read, and global memory written; parts out of bounds are dropped, but for the rest of
-    the 16 bytes in which a row ends.
+    """Shared memory is read, and global memory written; parts out of bounds are dropped, but for
+    the rest of the 16 bytes in which a row ends.
     """
     size = tensor_map.element_bytes
     bits = element_view(cta.shared, size)[(offset + box.shared_bytes) // size]

@@ -15,12 +15,13 @@ import numpy as np
 
 from .fragments import wgmma_a, wgmma_accumulator
 from .machine import Cta, Fragment, Wait
-from .numerics import decode_tile, round_sum
+from .numerics import decode_tile
 from .operands import Named, Tile, footprints
 from .order import AsyncOp
 from .program import Handler, Outcome, Program, UnmodelledError, handles, require
 from .ptx import Imm, Instruction, Reg, Vec
 from .shared_access import in_bounds
+from .tensor_core import accumulate, is_exact, round_sum
 from .wgmma_form import Form, parse_form
 from .wgmma_state import WgmmaCall
 
@@ -152,28 +153,31 @@ def execute(operation: AsyncOp, call: WgmmaCall) -> None:
         a = cta.tiles.get(cta, a_raw, form.a)
         a_values = a.values
         _check_origin(operation, a, b)
-    product = np.matmul(a_values, b.values.T)
-    if form.negate:
-        product = -product
-    product += 0.0  # sums start from +0, so that no sum of zeros is negative
     old = np.concatenate([warp.matrix32[form.accumulators] for warp in warps], axis=1)
-    new = _accumulate(form, product, old, add)
+    new = _accumulate(form, -a_values if form.negate else a_values, b.values, old, add)
     for index, warp in enumerate(warps):
         warp.matrix32[form.accumulators] = new[:, 32 * index : 32 * index + 32]
 
 
-def _accumulate(form: Form, product: np.ndarray, old: np.ndarray, add: bool) -> np.ndarray:
-    """Adds in the layout of the registers: (registers, 128 lanes) of 32-bit words."""
+def _accumulate(
+    form: Form, a: np.ndarray, b: np.ndarray, old: np.ndarray, add: bool
+) -> np.ndarray:
+    """The product on registers: 32-bit words (registers, 128 lanes).
+
+    Exact sums stay in the layout of the registers; others go through the matrix D.
+    """
     layout = wgmma_accumulator(form.n, form.dtype)
-    terms = layout.gather(product)
-    if form.dtype == "f16":
-        halves = np.ascontiguousarray(old.view(np.uint16).reshape(*old.shape, 2)).view(np.float16)
-        total = round_sum(np.moveaxis(halves, 2, 1) if add else None, terms, "f16")
-        bits = np.ascontiguousarray(np.moveaxis(total.astype(np.float16), 1, 2)).view(np.uint16)
-        return bits.reshape(old.shape[0], -1).view(np.uint32)
-    dtype = np.int32 if form.dtype == "s32" else np.float32
-    total = round_sum(old.view(dtype) if add else None, terms[:, 0], form.kind)
-    return total.astype(dtype, copy=False).view(np.uint32)
+    dtype = {"f16": np.float16, "f32": np.float32, "s32": np.int32}[form.dtype]
+    elements = old.view(dtype).reshape(*old.shape, -1)  # of each word, element 0 first
+    d = np.moveaxis(elements, 2, 1) if add else None
+    if form.dtype == "s32" or is_exact(d, a, b, form.adder):
+        total = round_sum(d, layout.gather(np.matmul(a, b.T)), form.kind, form.adder)
+    else:
+        matrix = None if d is None else layout.scatter(d).astype(np.float32)
+        types = form.atype, form.btype
+        total = layout.gather(accumulate(matrix, a, b, form.kind, types, form.adder))
+    words = np.ascontiguousarray(np.moveaxis(total.astype(dtype), 1, 2))
+    return words.view(np.uint32)[..., 0]
 
 
 def _a_from_registers(form: Form, warps: list[Warp]) -> np.ndarray:

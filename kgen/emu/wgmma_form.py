@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .numerics import Accumulator
 from .operands import OperandShape
 from .program import Program, UnmodelledError
 from .ptx import Imm, Instruction, Operand, Reg, Vec
-
-if TYPE_CHECKING:
-    pass
+from .tensor_core import ADDER, FP8_ADDER, Accumulator, Adder
 
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)")
 _BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}
@@ -40,6 +36,10 @@ class Form:
     b: OperandShape
     a_registers: np.ndarray | None  # rows of the warp's matrix
     accumulators: np.ndarray
+
+    @property
+    def adder(self) -> Adder:
+        return FP8_ADDER if self.a.element_bytes == 1 else ADDER
 
     @property
     def kind(self) -> Accumulator:

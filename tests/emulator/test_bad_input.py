@@ -99,6 +99,7 @@ def test_unknown_schedule():
             "does not accumulate",
         ),
         ("call.uni helper, (%r0);", "instruction call.uni"),
+        ("mov.u32 %r1, %envreg3;", "instruction mov.u32"),
         ("ld.local.u32 %r1, [%rd1];", "modifier .local"),
     ],
 )

@@ -149,6 +149,27 @@ END:
     assert int(report.outputs["out"][1]) == 6
 
 
+def test_lanes_that_wait_for_parked_lanes_are_a_deadlock():
+    """Lane 0 waits for an mbarrier that nobody completes, the others at an aligned instruction."""
+    body = """
+    mov.u32 %r1, s;
+    setp.ne.u32 %p1, %r0, 0;
+    @%p1 bra OTHERS;
+    mbarrier.init.shared::cta.b64 [%r1], 1;
+WAIT:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r1], 0;
+    @!%p2 bra WAIT;
+OTHERS:
+    bar.sync 0;
+"""
+    for schedule in ("early", "late", "random:1"):
+        report = one_kernel.report(
+            body, shared=".shared .align 8 .b8 s[8];", schedules=(schedule,), max_steps=1000
+        )
+        texts = [f.text for f in report.findings if f.kind == "deadlock"]
+        assert "waits for the other lanes of its warp" in texts, str(report)
+
+
 def test_block_of_three_dimensions():
     body = """
     mov.u32 %r1, %tid.x;

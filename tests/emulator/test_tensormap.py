@@ -104,7 +104,7 @@ def maps(draw) -> tuple[TensorMap, tuple[int, ...], int]:
     dtype = draw(st.sampled_from(["u8", "f16", "f32", "u64"]))
     size = ELEMENT_BYTES[dtype]
     width = draw(st.sampled_from([0, 32, 64, 128]))
-    inner = draw(st.sampled_from([16, width or 48]))
+    inner = draw(st.sampled_from([16, width or 48]))  # 16: mostly narrower than the swizzle
     box = (inner // size, *(draw(st.integers(1, 4)) for _ in range(rank - 1)))
     dims = tuple(draw(st.integers(1, 40 if i == 0 else 6)) for i in range(rank))
     strides = tuple(draw(st.integers(0, 30)) * 16 for _ in range(rank - 1))
@@ -121,7 +121,9 @@ def maps(draw) -> tuple[TensorMap, tuple[int, ...], int]:
 @given(maps())
 @settings(max_examples=120, deadline=None)
 def test_box_addresses(case):
-    """Against five nested loops: outermost coordinate slowest, packed boxes, absolute swizzle."""
+    """Against five nested loops: outermost coordinate slowest, rows as wide as the swizzle, which
+    acts on absolute addresses; stores end on 16 bytes.
+    """
     tensor_map, coords, shared = case
     tensor_map.validate()
     got = tensor_map.box_addresses(coords, shared)
@@ -137,7 +139,16 @@ def test_box_addresses(case):
         inside = all(0 <= x < d for x, d in zip(index, tensor_map.dims, strict=True))
         assert bool(got.in_bounds[i]) == inside
         assert got.indices[:, i].tolist() == index
-        linear = shared + i * tensor_map.element_bytes
+        size = tensor_map.element_bytes
+        end = tensor_map.dims[0] * size
+        if all(0 <= x < d for x, d in zip(index[1:], tensor_map.dims[1:], strict=True)):
+            unit = index[0] * size // 16  # the 16 bytes that hold the element
+            assert bool(got.written[i]) == (index[0] >= 0 and 16 * unit < end)
+        else:
+            assert not got.written[i]
+        row, column = divmod(i, tensor_map.box[0])
+        pitch = tensor_map.swizzle or tensor_map.box[0] * size
+        linear = shared + row * pitch + column * size
         assert shared + int(got.shared_bytes[i]) == swizzled(linear, tensor_map.swizzle)
 
 
@@ -159,17 +170,33 @@ def test_extent():
 
 
 def test_types_that_change_values():
-    word = np.array([0x3F801001, 0x3F800FFF, 0x80000001], np.uint32)
-    tf32 = TensorMap("tf32", "A", (32,), (), (32,))
-    np.testing.assert_array_equal(tf32.load_values(word), [0x3F802000, 0x3F800000, 0x80000000])
-    flush = TensorMap("f32_ftz", "A", (32,), (), (32,))
-    np.testing.assert_array_equal(flush.load_values(word), [0x3F801001, 0x3F800FFF, 0x80000000])
-    assert tf32.converts_on_load() and flush.converts_on_load()
-    assert not f16_map().converts_on_load()
+    """tf32 rounds; neither flushes subnormal numbers, as measured."""
+    word = np.array([0x3F801001, 0x3F800FFF, 0x80000001, 0x000116C2, 0x7F800001], np.uint32)
+    rounded = [0x3F802000, 0x3F800000, 0x80000000, 0x00012000, 0x7FFFE000]
+    for dtype, expected in (("tf32", rounded), ("tf32_ftz", rounded), ("f32_ftz", word)):
+        tensor_map = TensorMap(dtype, "A", (32,), (), (32,))
+        np.testing.assert_array_equal(tensor_map.load_values(word), expected)
+        assert tensor_map.converts_on_load() == dtype.startswith("tf32")
 
 
 def test_fill_bits():
     assert f16_map().fill_bits == 0
-    assert np.isnan(np.array([f16_map(oob_fill="nan").fill_bits], np.uint16).view(np.float16)[0])
-    f32 = TensorMap("f32", "A", (32,), (), (32,), oob_fill="nan")
-    assert np.isnan(np.array([f32.fill_bits], np.uint32).view(np.float32)[0])
+    for dtype, bits in (("f16", 0x7FF7), ("bf16", 0x7FF7), ("f32", 0x7FF77FF7),
+                        ("tf32", 0x7FF77FF7), ("f64", 0x7FF77FF77FF77FF7)):
+        assert TensorMap(dtype, "A", (32,), (), (16,), oob_fill="nan").fill_bits == bits
+
+
+@pytest.mark.parametrize(
+    ("dtype", "coords", "store", "reason"),
+    [
+        ("f16", (8, 3), False, ""), ("f16", (-8, -3), False, ""), ("f16", (200, -40), False, ""),
+        ("f16", (4, 3), False, "coordinate 0 is 4: 4 x 2 B = 8 B is not a multiple of 16"),
+        ("f16", (-1, 0), False, "coordinate 0 is -1"), ("u8", (8, 0), False, "8 x 1 B = 8 B"),
+        ("f32", (4, 0), True, ""), ("f32", (2, 0), True, "coordinate 0 is 2"),
+        ("f16", (-8, 0), True, "coordinate 0 is -8"), ("f16", (8, -3), True, "coordinate 1 is -3"),
+    ],
+)
+def test_coordinates_that_the_hardware_refuses(dtype, coords, store, reason):
+    got = TensorMap(dtype, "A", (1024, 64), (8192,), (16, 8)).refuses(coords, store)
+    assert got.startswith(reason) if reason.startswith("coord") else reason in got
+    assert bool(got) == bool(reason)

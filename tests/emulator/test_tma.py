@@ -64,7 +64,7 @@ LOAD_ONE = """
 """
 
 
-@pytest.mark.parametrize(("x", "y"), [(0, 0), (-3, 0), (0, -2), (5, 3), (100, 100)])
+@pytest.mark.parametrize(("x", "y"), [(0, 0), (-4, 0), (0, -2), (4, 3), (100, 100)])
 def test_out_of_bounds_elements_are_zero_and_count(x, y):
     """The bytes expected are those of the whole box."""
     body = (
@@ -168,12 +168,42 @@ def test_stores_of_two_ctas_to_one_box_are_a_race():
 
 def test_store_drops_what_is_out_of_bounds():
     operation = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
-    body = BEGIN.format(x=4, y=-1, sync="bar.sync 0;") + REDUCE.format(operation=operation)
+    body = BEGIN.format(x=4, y=1, sync="bar.sync 0;") + REDUCE.format(operation=operation)
     report = run(body, role="inout")
     assert report.verdict == "clean", str(report)
     expected = tensor()
-    expected[0:3, 4:8] = np.arange(32).reshape(4, 8)[1:4, 0:4]
+    expected[1:4, 4:8] = np.arange(32).reshape(4, 8)[0:3, 0:4]
     assert np.array_equal(report.outputs["t"], expected)
+
+
+def test_store_past_the_end_of_rows_that_do_not_end_on_16_bytes():
+    """Rows of 6 of the 8 words of a row in memory: words 6 and 7 are written as well."""
+    operation = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
+    body = BEGIN.format(x=4, y=1, sync="bar.sync 0;") + REDUCE.format(operation=operation)
+    whole = launch(role="inout")
+    pointer, tensor_map = whole.arguments
+    assert isinstance(tensor_map, TensorMap)
+    ragged = replace(whole, arguments=(pointer, replace(tensor_map, dims=(6, 4))))
+    report = emulate(one_kernel.text(body, params=PARAMS, shared=SHARED), ragged, ("early",))
+    (finding,) = report.findings
+    assert (finding.kind, finding.level) == ("store-past-extent", "error")
+    assert "rows of 6 x 4 B = 24 B" in finding.text and "6 elements" in finding.text
+    expected = tensor()
+    expected[1:4, 4:8] = np.arange(32).reshape(4, 8)[0:3, 0:4]
+    assert np.array_equal(report.outputs["t"], expected)
+
+
+@pytest.mark.parametrize(("operation", "x", "y"), [(LOAD, 3, 0), (LOAD, -1, 0), ("store", 2, 0),
+                                                   ("store", -4, 0), ("store", 0, -1)])
+def test_coordinates_that_raise_an_illegal_instruction(operation, x, y):
+    begin = BEGIN.format(x=x, y=y, sync="bar.sync 0;")
+    if operation == "store":
+        store = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
+        report = run(begin + REDUCE.format(operation=store), role="inout")
+    else:
+        report = run(begin + LOAD_ONE.format(load=LOAD) + WAIT + READ + STORE)
+    assert {f.kind for f in report.findings} == {"tma-coordinate"}
+    assert f"box of t at ({x}, {y}): coordinate {1 if y else 0} is" in report.findings[0].text
 
 
 def test_bulk_copy_without_a_tensor_map():

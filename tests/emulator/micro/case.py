@@ -19,17 +19,17 @@ SHARED = 1024 + 16384
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel, its launch and what its results are worth.
+    """A kernel, its launch and what is known about it.
 
-    tolerance: relative to the largest result, where rounding is unspecified; 0 asks for the bits.
     waits_forever: the kernel gives up a wait that can never succeed; the emulator says deadlock.
+    finding: the one kind of finding that the emulator reports, where the kernel does wrong.
     """
 
     name: str
     module: str
     launch: Launch
-    tolerance: float = 0.0
     waits_forever: bool = False
+    finding: str = ""
 
 
 @cache
