@@ -77,6 +77,7 @@ class Program:
         self.lowering = Lowering(kernel, self.flow, self.registers, self.wgmma_registers)
         self.wgmma_touch = [self._wgmma_touch(pc) for pc in range(len(self.code))]
         self.aligned = [self._is_aligned(instruction) for instruction in self.code]
+        self.aligned.append(False)  # behind the last instruction, where a kernel may end as well
         self.unmodelled: dict[int, str] = {}
         self.handlers: list[Handler | None] = [self._bind(pc) for pc in range(len(self.code))]
         self._full: list[Run | None] = [None] * len(self.code)

@@ -1,8 +1,11 @@
 """Lanes that part and meet again, and the instructions that exchange values between them."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from emulator import one_kernel
+from kgen.emu import emulate
 
 
 def out(register: str) -> str:
@@ -170,6 +173,14 @@ OTHERS:
         assert "waits for the other lanes of its warp" in texts, str(report)
 
 
+def test_kernel_that_ends_without_ret():
+    """Lanes that fall off the end one after the other."""
+    body = "    setp.ne.u32 %p1, %r0, 0;\n    @%p1 bra END;\n    st.global.u32 [%rd0], %r0;\nEND:\n"
+    text = one_kernel.text(body).replace("    ret;\n", "")
+    report = emulate(text, one_kernel.launch(), ("early", "random:1"))
+    assert report.verdict == "clean", str(report)
+
+
 def test_block_of_three_dimensions():
     body = """
     mov.u32 %r1, %tid.x;
@@ -185,10 +196,6 @@ def test_block_of_three_dimensions():
     cvt.u64.u32 %rd9, %r5;
     st.global.u64 [%rd5], %rd9;
 """
-    from dataclasses import replace
-
-    from kgen.emu import emulate
-
     launch = replace(one_kernel.launch(24), block=(4, 3, 2))
     report = emulate(one_kernel.text(body), launch, ("early",))
     assert report.verdict == "clean", str(report)

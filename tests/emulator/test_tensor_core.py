@@ -112,11 +112,11 @@ def test_against_rationals(types, k, kind, adder, spread):
 
 
 def test_fp8_sums_keep_14_bits():
-    """2^15 + 1 + 1 loses both ones: each is cut off where 2^15 ends."""
+    """2^14 + 1 + 1 loses both ones: each is cut off where 2^14 ends."""
     a, b = np.ones((1, 2), np.float32), np.ones((1, 2), np.float32)
-    d = np.array([[2.0**15]], np.float32)
-    assert accumulate(d, a, b, "f32", ("e4m3", "e4m3"), FP8_ADDER)[0, 0] == 2**15
-    assert accumulate(d, a, b, "f32", ("e4m3", "e4m3"), ADDER)[0, 0] == 2**15 + 2
+    d = np.array([[2.0**14]], np.float32)
+    assert accumulate(d, a, b, "f32", ("e4m3", "e4m3"), FP8_ADDER)[0, 0] == 2**14
+    assert accumulate(d, a, b, "f32", ("e4m3", "e4m3"), ADDER)[0, 0] == 2**14 + 2
 
 
 def test_f32_results_are_cut_off():
