@@ -7,7 +7,7 @@ PY ?= $(VENV)/bin/python
 KGEN = $(PY) -m kgen.cli.main
 SPEC ?= specs/hopper/v6.yaml
 
-.PHONY: demo setup test lint golden check gpu bench tables clean
+.PHONY: demo setup test long lint golden check gpu bench tables clean
 
 # Rebuilt when the dependencies change. The stamp is written last, so an interrupted set-up is redone.
 $(VENV)/stamp: pyproject.toml
@@ -28,6 +28,11 @@ demo: $(SETUP)
 test: $(SETUP)
 	$(KGEN) toolchain install
 	$(PY) -m pytest -m "not gpu" $(PYTEST_ARGS)
+
+# Every shipped kernel under every schedule, every mutant, more random specs: see tests/long.py.
+long: $(SETUP)
+	$(KGEN) toolchain install
+	PYTHONPATH=tests $(PY) tests/long.py
 
 lint: $(SETUP)
 	$(PY) -m ruff check .

@@ -1,0 +1,107 @@
+"""The long emulator work of `.ci/run`: every shipped kernel under every schedule, and every mutant.
+
+Prints how many cases, schedules and mutants ran; exits 1 if a kernel is not clean, a mutation score
+is below the target, or a surviving mutant has nothing that makes it redundant.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+from kgen.api import build, load_spec, lower
+from kgen.check import find_specs
+from kgen.emu import load_program
+from kgen.emu.mutation import Case, measure, mutants, summary
+from kgen.paths import data_folder
+from kgen.verify.emulator import expected, launch_of, shapes_of, verify_in_emulator
+from kgen.verify.problem import tile_of
+from kgen.verify.shapes import shape
+
+WORKERS = 2
+MUTATED = ("v6", "bf16_f32acc")
+MUTANT_SCHEDULES = ("latestore", "early", "random:5")
+TARGET = 0.95
+MAX_STEPS = 400_000  # many times what a sound run takes; an endless mutant stops here
+
+
+def everything(spec: Path) -> tuple[bool, str]:
+    """Every derived shape of one spec under every schedule, every warp starved in turn."""
+    plan = lower(load_spec(spec))
+    registers = build(plan).resources[0].registers
+    ptx = build(plan, emit="ptx", line_info=True).data.decode()
+    cases, judgement = verify_in_emulator(plan, ptx, shapes_of(plan), ("all",), registers)
+    right = sum(case.passed for case in cases)
+    runs = sum(len(case.report.schedules) for case in cases)
+    good = judgement.verdict == "clean" and right == len(cases)
+    text = f"{plan.name}: {judgement.verdict}, {right} of {len(cases)} cases right, {runs} runs"
+    return good, text if good else f"{text}\n{judgement}"
+
+
+def mutation(spec: Path, part: int, parts: int) -> tuple[int, int, list[str], str]:
+    """One share of a kernel's mutants: count, caught, unexplained survivors, summary."""
+    plan = lower(load_spec(spec))
+    program = load_program(build(plan, emit="ptx", line_info=True).data.decode(), plan.name)
+    tile = tile_of(plan)
+    sizes = [
+        (tile.m, tile.n, (3 * tile.stages + 1) * tile.k),
+        (tile.m + 1, tile.n + 8, tile.k + 8),
+        (tile.m, tile.n + 1, 2 * tile.k),
+        (1, 8, tile.k),
+    ]
+    registers = build(plan).resources[0].registers
+    launches = [launch_of(plan, shape(tile, *s, "mutation"), registers=registers) for s in sizes]
+    cases = [Case(x, {"d": expected(plan, x)}) for x in launches]
+    share = mutants(program.kernel)[part::parts]
+    outcomes = measure(program, cases, MUTANT_SCHEDULES, MAX_STEPS, share)
+    caught = sum(bool(o.findings) for o in outcomes)
+    open_ends = [
+        f"{o.mutant.name} at {o.place}" for o in outcomes if not o.caught | bool(o.partners)
+    ]
+    return len(outcomes), caught, open_ends, summary(outcomes)
+
+
+def main() -> int:
+    """Run all of it on WORKERS processes; returns the exit status."""
+    started = time.monotonic()
+    failed = 0
+    scores = {name: [0, 0] for name in MUTATED}
+    specs = find_specs([data_folder("specs") / "hopper"])
+    with ProcessPoolExecutor(WORKERS) as pool:
+        jobs: dict[Future, str] = {}
+
+        def start(name: str, work: Callable, *arguments: object) -> None:
+            jobs[pool.submit(work, *arguments)] = name
+
+        for spec in specs:
+            start("", everything, spec)
+        for name in MUTATED:
+            spec = next(s for s in specs if s.stem == name)
+            for part in range(2 * WORKERS):
+                start(name, mutation, spec, part, 2 * WORKERS)
+        for job in as_completed(jobs):
+            name = jobs[job]
+            if not name:
+                good, text = job.result()
+                failed += not good
+                print(text, flush=True)
+                continue
+            count, caught, open_ends, text = job.result()
+            scores[name][0] += caught
+            scores[name][1] += count
+            failed += len(open_ends)
+            print(f"mutants of {name}, one share: {text}", flush=True)
+            for mutant in open_ends:
+                print(f"  survives without a partner: {mutant}")
+    for name, (caught, count) in scores.items():
+        print(f"mutants of {name}: {caught} of {count} caught by a finding ({caught / count:.1%})")
+        failed += caught < TARGET * count
+    print(f"{time.monotonic() - started:.0f} s; {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
