@@ -45,13 +45,12 @@ def files_below(folder: Path) -> Iterator[Path]:
 def write_whole(path: Path, content: bytes) -> None:
     """Put a file in place in one step: an interruption or a full disk leaves the old one, or none.
 
-    A link is replaced, not followed. A device or a pipe (/dev/stdout) is written to.
+    The folder must exist. A link is replaced, not followed; a device or a pipe is written to.
     """
     if path.exists() and not path.is_file():
         with _named(path), path.open("wb") as file:
             file.write(content)
         return
-    make_folder(path.parent)
     partial = path.with_name(f".{path.name[:100]}.{os.getpid()}.partial")
     try:
         with _named(path):
@@ -65,14 +64,13 @@ def write_whole(path: Path, content: bytes) -> None:
 
 def write_new(path: Path, content: bytes) -> None:
     """Write a file that must not exist yet. Raises FileExistsError; a failure leaves no file."""
-    with path.open("xb") as file:
-        try:
-            with _named(path):
-                file.write(content)
-                file.flush()
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
+    file = path.open("xb")
+    try:
+        with _named(path), file:
+            file.write(content)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def make_folder(folder: Path) -> None:
