@@ -59,7 +59,9 @@ SM_90A = Arch(
     warpgroup_threads=128,  # [PTX] wgmma: four consecutive warps
     grid_x=2**31 - 1,  # [CC]
     named_barriers=16,  # [CC]
-    setmaxnreg=range(24, 257, 8),  # [PTX] setmaxnreg
+    setmaxnreg=range(
+        24, 249, 8
+    ),  # [PTX] setmaxnreg; ptxas 13.5 refuses 256, more than a thread has
     tma_box_extent=256,  # CUDA driver API, cuTensorMapEncodeTiled; [M] H200 return codes
     tma_inner_multiple=16,  # the same
     tma_stride_multiple=16,  # the same

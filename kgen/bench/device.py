@@ -12,8 +12,8 @@ from kgen.bench.sampler import nvml_sampler
 from kgen.plan import KernelPlan
 from kgen.run import Arguments, Kernel
 from kgen.verify import inputs
-from kgen.verify.device import numerics_of
 from kgen.verify.numbers import number_format
+from kgen.verify.problem import numerics_of
 
 L2_MULTIPLE = 3  # the buffer sets together are at least this many L2 caches
 MINIMUM_SETS = 2

@@ -15,7 +15,8 @@ from kgen.plan import KernelPlan
 from kgen.render import render
 from kgen.run import Kernel
 from kgen.run.launch import import_cupy
-from kgen.verify.device import Case, run_case, shapes_of, tile_of, verify_on_gpu
+from kgen.verify.device import Case, run_case, shapes_of, verify_on_gpu
+from kgen.verify.problem import tile_of
 from kgen.verify.shapes import shape
 
 LIBRARIES = ("torch", "nvidia-cublas", "cupy-cuda13x", "cuda-bindings")

@@ -61,7 +61,9 @@ def _smem(b: Budget) -> Iterator[Violation]:
 
 def _registers(b: Budget) -> Iterator[Violation]:
     consumer, threads = b.role("consumer"), b.role("consumer").warps * 32
-    if consumer.registers > min(consumer.register_cap, b.arch.registers_per_thread):
+    # ptxas wants one wgmma to fit the launch allocation, whatever setmaxnreg adds later (C7602).
+    cap = min(consumer.register_cap, b.launch_cap)
+    if consumer.registers > cap:
         table = Ledger(
             "registers",
             "registers per thread",
@@ -71,7 +73,7 @@ def _registers(b: Budget) -> Iterator[Violation]:
                     "other", consumer.overhead, "addresses, loop state, epilogue (as ptxas reports)"
                 ),
             ),
-            min(consumer.register_cap, b.arch.registers_per_thread),
+            cap,
             "consumer",
         )
         whole = threads * consumer.accumulators
@@ -86,7 +88,20 @@ def _registers(b: Budget) -> Iterator[Violation]:
                 f"{whole} of {b.arch.registers} registers per SM, {left} left for everything else",
             ),
         )
+    yield from _producer(b)
     yield from _register_split(b)
+
+
+def _producer(b: Budget) -> Iterator[Violation]:
+    producer, split = b.role("producer"), b.spec.schedule.registers
+    if b.spec.schedule.stages == 1 and producer.registers > producer.register_cap:
+        yield Violation(
+            ("schedule", "registers", "producer")
+            if isinstance(split, Registers)
+            else ("schedule", "stages"),
+            f"the producer needs about {producer.registers} registers and has "
+            f"{producer.register_cap}: with one stage the addresses of all loads stay in registers",
+        )
 
 
 def _accumulator_sum(b: Budget) -> str:
@@ -106,6 +121,12 @@ def _register_split(b: Budget) -> Iterator[Violation]:
                 ("schedule", "registers", role),
                 f"{value}; setmaxnreg takes multiples of {r.step} from {r.start} to {r.stop - 1}",
             )
+    if split.producer > split.consumer:
+        yield Violation(
+            ("schedule", "registers", "producer"),
+            f"{split.producer} for the producer and {split.consumer} for a consumer: setmaxnreg "
+            "takes registers from the producer, so it cannot keep more (ptxas C7406)",
+        )
     consumers = b.spec.schedule.consumers
     asked, pool = (
         split.producer + consumers * split.consumer,

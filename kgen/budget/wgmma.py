@@ -8,13 +8,18 @@ from kgen.budget.model import Barrier, Budget, Role, TmaBox
 from kgen.dtypes import dtype
 from kgen.spec import KernelSpec
 from kgen.spec.model import Registers
-from kgen.spec.rules import SLAB_M, STORE_BOX_N
+from kgen.spec.rules import MMA_K, SLAB_M, STORE_BOX_N
 
 MBARRIER_BYTES = 8
 
-# Registers beyond the accumulators, as ptxas 13.5 reports them for these templates. Estimates: the
-# ptxas gate has the last word on every build.
+# Registers beyond the accumulators, as ptxas 13.5 reports them for these templates: the same for
+# every tile of two stages or more. With one stage the addresses of all loads and the descriptors of
+# all K steps are loop invariants, and ptxas keeps them in registers, the latter from the twelfth
+# step on. Estimates: the ptxas gate has the last word on every build.
 CONSUMER_OVERHEAD = {"f16": 26, "f32": 27}
+ONE_STAGE_FREE_K_STEPS = 11
+ONE_STAGE_REGISTERS_PER_K_STEP = 6
+ONE_STAGE_PRODUCER_BASE = 24
 PRODUCER_REGISTERS = 32
 
 # A producer warpgroup keeps this many; 24 spilled in the fast kernels that were studied.
@@ -140,7 +145,8 @@ def _with_registers(spec: KernelSpec, arch: Arch, threads: int) -> KernelSpec:
     s = spec.schedule
     if s.registers != "auto" or s.producer == "warp":
         return spec
-    producer = PRODUCER_SPLIT.get(s.consumers, PRODUCER_SPLIT_MANY)
+    least = -(-_producer_registers(spec) // arch.register_step) * arch.register_step
+    producer = max(least, PRODUCER_SPLIT.get(s.consumers, PRODUCER_SPLIT_MANY))
     pool = register_pool(spec, arch, threads)
     consumer = (pool - producer) // s.consumers // arch.register_step * arch.register_step
     largest = arch.registers_per_thread // arch.register_step * arch.register_step - 8
@@ -170,10 +176,32 @@ def _roles(spec: KernelSpec, arch: Arch, threads: int) -> tuple[Role, ...]:
             0,
             consumer_cap,
             accumulators,
-            CONSUMER_OVERHEAD[spec.gemm.accumulator],
+            _consumer_overhead(spec),
         ),
-        Role("producer", threads // 32 - consumers, consumers, producer_cap, 0, PRODUCER_REGISTERS),
+        Role(
+            "producer",
+            threads // 32 - consumers,
+            consumers,
+            producer_cap,
+            0,
+            _producer_registers(spec),
+        ),
     )
+
+
+def _producer_registers(spec: KernelSpec) -> int:
+    if spec.schedule.stages != 1:
+        return PRODUCER_REGISTERS
+    a, b, _ = _boxes(spec, _swizzle(spec, ARCHS[spec.target]))
+    return max(PRODUCER_REGISTERS, ONE_STAGE_PRODUCER_BASE + a.count + b.count)
+
+
+def _consumer_overhead(spec: KernelSpec) -> int:
+    overhead = CONSUMER_OVERHEAD[spec.gemm.accumulator]
+    if spec.schedule.stages == 1:
+        kept = max(0, spec.schedule.tile.k // MMA_K - ONE_STAGE_FREE_K_STEPS)
+        overhead += ONE_STAGE_REGISTERS_PER_K_STEP * kept
+    return overhead
 
 
 def _register_file(roles: tuple[Role, ...], arch: Arch, threads: int) -> Ledger:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from kgen.cli.build_commands import Toolchain
+from kgen.cli.emulator_commands import Schedules, verify_emulated
 from kgen.cli.output import EXIT_NO, EXIT_UNKNOWN, Json, emit, note, say
 
 MOST_ELEMENTS = 2**31 - 1  # the launcher takes 32-bit extents, as does a spec
@@ -44,12 +45,49 @@ def _problem(text: str) -> tuple[int, int, int]:
 
 def verify(
     spec: Annotated[Path, typer.Argument(help="Spec file.")],
+    on: Annotated[
+        str, typer.Option(help="gpu, emulator, or auto: a GPU if there is one.")
+    ] = "auto",
     shape: Shapes = None,
+    schedules: Schedules = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(help="Folder for PTX and launch descriptions (emulator), for kgen emulate."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random operands.")] = 0,
     toolchain: Toolchain = "private",
     as_json: Json = False,
 ) -> None:
-    """Run a kernel on the GPU over derived shapes and hold every output against the gates."""
+    """Run a kernel over derived shapes, on a GPU or in the emulator, and judge every output."""
+    from kgen.errors import KgenError
+
+    if on not in ("auto", "gpu", "emulator"):
+        raise KgenError(f"--on: {on} is not one of gpu, emulator, auto")
+    if on == "auto" and not shape and not _gpu_is_usable():
+        note("no usable GPU: verifying in the emulator")
+        on = "emulator"
+    if on == "emulator":
+        if shape:
+            raise KgenError("--shape is for a GPU; the emulator's shapes follow from the tile")
+        verify_emulated(spec, schedules, toolchain, as_json, keep)
+        return
+    _verify_on_gpu(spec, shape, seed, toolchain, as_json)
+
+
+def _gpu_is_usable() -> bool:
+    from kgen.errors import DeviceError
+    from kgen.run.launch import import_cupy
+
+    try:
+        import_cupy()
+    except DeviceError:
+        return False
+    return True
+
+
+def _verify_on_gpu(
+    spec: Path, shape: list[str] | None, seed: int, toolchain: str, as_json: bool
+) -> None:
     from kgen import api
     from kgen.run import Kernel
     from kgen.run.launch import import_cupy
@@ -213,12 +251,13 @@ def demo(
         if not torch.cuda.is_available():
             raise DeviceError(f"torch {torch.__version__} has no GPU")
     except (DeviceError, ImportError) as error:
-        say(f"4. verify   not done: {error}")
-        say("5. bench    not done: timing needs the same GPU")
-        say("The kernel is rendered and built; nothing here says that it is right or fast.")
+        say("4. verify   in the emulator: every derived shape, five kinds of schedule")
+        verify_emulated(spec, None, "private", False)
+        say(f"5. bench    not done: {error}")
+        say("Right in the emulator; not run on hardware, and nothing here says that it is fast.")
         return
     say("4. verify")
-    verify(spec)
+    _verify_on_gpu(spec, None, 0, "private", False)
     say("5. bench    8192 x 8192 x 8192 against torch.mm")
     try:
         bench([spec], rounds=3)

@@ -108,10 +108,9 @@ def stores_by_tma(plan: KernelPlan, x: Arguments) -> bool:
     return x.m == 1 or (x.ldd % plan.elements_per_16_bytes == 0 and x.ldd < plan.max_ld)
 
 
-def problem_record(plan: KernelPlan, x: Arguments) -> Any:
-    """The kernel's `Problem` parameter, laid out as the compiler lays out the struct."""
-    layout = np.dtype([(f.name, f.numpy) for f in plan.problem_fields], align=True)
-    values: dict[str, Any] = {
+def problem_values(plan: KernelPlan, x: Arguments) -> dict[str, int]:
+    """The members of the kernel's `Problem` parameter."""
+    return {
         "d": x.d,
         "ldd": x.ldd,
         "m": x.m,
@@ -119,8 +118,14 @@ def problem_record(plan: KernelPlan, x: Arguments) -> Any:
         "k_tiles": _tiles(x.k, plan.tile[2]),
         "tiles_m": _tiles(x.m, plan.tile[0]),
         "tiles_n": _tiles(x.n, plan.tile[1]),
-        "tma_store": stores_by_tma(plan, x),
+        "tma_store": int(stores_by_tma(plan, x)),
     }
+
+
+def problem_record(plan: KernelPlan, x: Arguments) -> Any:
+    """The kernel's `Problem` parameter, laid out as the compiler lays out the struct."""
+    layout = np.dtype([(f.name, f.numpy) for f in plan.problem_fields], align=True)
+    values = problem_values(plan, x)
     record = np.zeros((), layout)
     for name in layout.names or ():
         record[name] = values[name]

@@ -13,9 +13,9 @@ from kgen.verify.buffers import PlacedMatrix, place_operand, place_output
 from kgen.verify.check import check, make_reference
 from kgen.verify.gates import guard_gate, repeat_gate
 from kgen.verify.inputs import Operands
-from kgen.verify.numbers import Numerics
 from kgen.verify.outcome import Report
-from kgen.verify.shapes import Shape, Tile, derived_shapes, shape
+from kgen.verify.problem import numerics_of, tile_of
+from kgen.verify.shapes import Shape, derived_shapes, shape
 
 REPEATS = 20
 
@@ -31,28 +31,6 @@ class Case:
     def passed(self) -> bool:
         """Whether every gate passed."""
         return self.report.passed
-
-
-def numerics_of(plan: KernelPlan) -> Numerics:
-    """How a right kernel of this plan rounds, and how its output is cut."""
-    spec = plan.budget.spec
-    tolerance = spec.verify.tolerance
-    return Numerics(
-        a=spec.gemm.a.dtype,
-        b=spec.gemm.b.dtype,
-        accumulator=spec.gemm.accumulator,
-        output=spec.gemm.d.dtype,
-        tile_m=plan.tile[0],
-        tile_n=plan.tile[1],
-        tile_k=plan.tile[2],
-        slab_m=plan.constant("kSlabM"),
-        widening=tolerance.factor if tolerance else 1.0,
-    )
-
-
-def tile_of(plan: KernelPlan) -> Tile:
-    """The tile and ring that shapes are derived from."""
-    return Tile(*plan.tile, stages=plan.constant("kStages"))
 
 
 def shapes_of(plan: KernelPlan, sm_count: int) -> tuple[Shape, ...]:

@@ -187,7 +187,7 @@ def derived_shapes(tile: Tile, sm_count: int) -> tuple[Shape, ...]:
 
 
 def emulator_shapes(tile: Tile) -> tuple[Shape, ...]:
-    """The same mistakes in a few tiles: at most four, and K of at most two rings and a tail."""
+    """The same mistakes in a few tiles: at most four, and K of at most three rings and a tile."""
     _checked(tile)
     k = tile.k + tile.k_step
     odd = shape(tile, tile.m + 1, tile.n + 1, k, "four tiles, three of them cut; ldd is odd")
@@ -199,6 +199,13 @@ def emulator_shapes(tile: Tile) -> tuple[Shape, ...]:
             shape(tile, tile.m, tile.n, length, why)
             for length, why in k_lengths(tile)
             if length > tile.k or length == tile.k_step
+        ),
+        shape(
+            tile,
+            tile.m,
+            tile.n,
+            (3 * tile.stages + 1) * tile.k,
+            "three rings and a tile: every phase wraps twice, also of a stage released late",
         ),
         *_layouts(tile, k),
     ]

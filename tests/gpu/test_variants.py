@@ -7,7 +7,8 @@ from variants import VARIANTS, variant
 
 from kgen.api import build, lower
 from kgen.run import Kernel
-from kgen.verify.device import run_case, tile_of
+from kgen.verify.device import run_case
+from kgen.verify.problem import tile_of
 from kgen.verify.shapes import shape
 
 pytestmark = pytest.mark.gpu

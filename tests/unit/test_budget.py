@@ -251,7 +251,7 @@ def test_a_split_that_setmaxnreg_cannot_encode_is_refused(refusal, value):
     text = refusal({"producer: warp": f"producer: warpgroup\n  {split}"}, BudgetError)
     assert (
         f"v6.yaml:14:39: schedule.registers.consumer: {value}; "
-        "setmaxnreg takes multiples of 8 from 24 to 256"
+        "setmaxnreg takes multiples of 8 from 24 to 248"
     ) in text.split("\n")
 
 
@@ -361,3 +361,43 @@ def test_a_ledger_prints_aligned_rows_and_one_sentence():
         "total      1024   of 1023 bytes: over by 1",
     )
     assert ledger.sentence() == "A 1000 + longer 24 = 1024 of 1023 bytes"
+
+
+def test_a_producer_cannot_keep_more_registers_than_a_consumer(refusal):
+    text = refusal(
+        {"producer: warp": "producer: warpgroup\n  registers: {producer: 112, consumer: 96}"},
+        BudgetError,
+    )
+    assert "v6.yaml:14:25: schedule.registers.producer: 112 for the producer and 96" in text
+    assert "(ptxas C7406)" in text
+
+
+def test_one_wgmma_must_fit_the_launch_allocation_whatever_setmaxnreg_adds(refusal):
+    """ptxas: C7602, 154 registers for m64n256 with f32, 128 at launch of 512 threads."""
+    text = refusal(
+        {
+            "accumulator: f16": "accumulator: f32",
+            "m: 256": "m: 192",
+            "consumers: 4": "consumers: 3",
+            "producer: warp": "producer: warpgroup",
+            "stages: 3": "stages: 2",
+        },
+        BudgetError,
+    )
+    assert "total             155   of 128 registers per thread: over by 27" in text
+
+
+def test_one_stage_keeps_addresses_in_registers(plan_of, refusal):
+    one = {"stages: 3": "stages: 1", "release: previous": "release: same", "n: 256, k": "n: 64, k"}
+    budget = plan_of({**one, "k: 64": "k: 256"}).budget
+    assert budget.role("consumer").overhead == 26 + 6 * (16 - 11)
+    assert budget.role("producer").registers == 44  # 24 and 4 x 4 + 4 loads
+    text = refusal(
+        {
+            **one,
+            "k: 64": "k: 256",
+            "producer: warp": "producer: warpgroup\n  registers: {producer: 40, consumer: 104}",
+        },
+        BudgetError,
+    )
+    assert "the producer needs about 44 registers and has 40" in text

@@ -234,7 +234,7 @@ def test_a_missing_toolchain_exits_3(kgen):
 
 def test_a_missing_gpu_library_exits_3(kgen, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    code, out, err = kgen("verify", V6_SPEC)
+    code, out, err = kgen("verify", V6_SPEC, "--on", "gpu")
     assert (code, out) == (3, "")
     assert "cupy is not installed" in err
 

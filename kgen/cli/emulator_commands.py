@@ -1,0 +1,172 @@
+"""Commands of the emulator: emulate, and the emulator's half of verify."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kgen.cli.output import EXIT_NO, EXIT_UNKNOWN, Json, emit, note
+
+Schedules = Annotated[
+    str | None,
+    typer.Option(
+        help="Comma-separated: early, late, latestore, starve, starve:WARP, random:SEED, all."
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    app.command()(emulate)
+
+
+def emulate(
+    file: Annotated[Path, typer.Argument(help="PTX, or a .cu that is compiled to PTX first.")],
+    launch: Annotated[Path, typer.Option(help="Launch description (YAML).")],
+    schedules: Schedules = None,
+    max_steps: Annotated[
+        int, typer.Option(help="Warp-instructions after which a run is stopped.")
+    ] = 10_000_000,
+    outputs: Annotated[
+        Path | None, typer.Option(help="Write every output array as bits into this .npz file.")
+    ] = None,
+    timeline: Annotated[
+        Path | None, typer.Option(help="Write a Chrome trace (for Perfetto) of the first schedule.")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw the same timeline as an SVG file.")
+    ] = None,
+    target: Annotated[str, typer.Option(help="Target that a .cu is compiled for.")] = "sm_90a",
+    as_json: Json = False,
+) -> None:
+    """Run any kernel's PTX or .cu on the CPU, and report races, deadlocks and missing fences."""
+    import json
+
+    import numpy as np
+
+    from kgen.emu import emulate as run
+    from kgen.emu import load_launch
+    from kgen.emu.api import DEFAULT_SCHEDULES
+    from kgen.emu.picture import svg
+    from kgen.emu.timeline import chrome_trace
+    from kgen.files import write_whole
+
+    description = load_launch(launch)
+    ptx = _ptx(file, description.kernel, target)
+    chosen = tuple(schedules.split(",")) if schedules else DEFAULT_SCHEDULES
+    traced = timeline is not None or picture is not None
+    report = run(ptx, description, chosen, max_steps, traced)
+    if outputs is not None:
+        np.savez(outputs, allow_pickle=False, **report.outputs)
+    if timeline is not None:
+        write_whole(timeline, chrome_trace(report.runs[0].timeline).encode())
+    if picture is not None:
+        write_whole(picture, svg(report.runs[0].timeline).encode())
+    gaps = report.coverage.gaps()
+    lines = [str(report)]
+    if not report.outputs_agree:
+        lines.append("  the schedules left different results")
+    if gaps:
+        lines.append(f"  not reached by this launch: {len(gaps)}; the first ones")
+        lines += [f"    {gap}" for gap in gaps[:10]]
+    emit(as_json, json.loads(report.to_json()), "\n".join(lines))
+    _exit(report.verdict if report.outputs_agree else "error")
+
+
+def _ptx(file: Path, kernel: str, target: str) -> str:
+    """PTX of a file; a .cu is compiled with line information, so that findings name its lines."""
+    from kgen.errors import EmulatorError
+
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EmulatorError(f"{file}: cannot be read: {error}") from error
+    if file.suffix != ".cu":
+        return text
+    from kgen.build.compile import compile_source
+
+    artifact = compile_source(text, name=kernel, target=target, emit="ptx", line_info=True)
+    return artifact.data.decode()
+
+
+def _exit(verdict: str) -> None:
+    if verdict == "error":
+        raise typer.Exit(EXIT_NO)
+    if verdict != "clean":
+        raise typer.Exit(EXIT_UNKNOWN)
+
+
+def verify_emulated(
+    spec: Path, schedules: str | None, toolchain: str, as_json: bool, keep: Path | None = None
+) -> None:
+    """`kgen verify --on emulator`: every derived shape under every schedule, values bit for bit.
+
+    keep  folder for the PTX and one launch description per shape, which `kgen emulate` takes
+    """
+    from kgen import api
+    from kgen.verify import emulator
+
+    plan = api.lower(api.load_spec(spec))
+    compiler = "nvrtc" if toolchain == "private" else "nvcc"
+    build: dict[str, Any] = {"compiler": compiler, "toolchain": toolchain}
+    registers = api.build(plan, **build).resources[0].registers
+    ptx = api.build(plan, emit="ptx", line_info=True, **build).data.decode()
+    chosen = tuple(schedules.split(",")) if schedules else emulator.SCHEDULES
+    if keep is not None:
+        _keep(keep, plan, ptx, registers)
+
+    def progress(case: emulator.EmulatedCase) -> None:
+        state = "ok  " if case.passed else "FAIL"
+        note(f"{state} {case.shape.label:<36} {len(case.report.schedules)} schedules")
+
+    cases, judgement = emulator.verify_in_emulator(
+        plan, ptx, emulator.shapes_of(plan), chosen, registers, progress
+    )
+    right = sum(case.passed for case in cases)
+    verdict = "error" if right < len(cases) and judgement.verdict == "clean" else judgement.verdict
+    runs = sum(len(case.report.schedules) for case in cases)
+    lines = [
+        f"{plan.name}: {verdict}; {right} of {len(cases)} cases right in {runs} runs "
+        "(emulated, not run on hardware)"
+    ]
+    for case in cases:
+        if not case.passed:
+            lines.append(f"{case.shape.label}: {case.shape.why}: {case.report}")
+        if case.wrong:
+            lines.append(f"  {case.wrong} elements of D are wrong, the first {case.first_wrong}")
+    lines += [f"not reached by any case: {gap}" for gap in judgement.gaps]
+    data = {
+        "kernel": plan.name,
+        "source_digest": api.render(plan).digest,
+        "verdict": verdict,
+        "note": "emulated, not run on hardware",
+        "gaps": judgement.gaps,
+        "cases": [
+            {
+                "shape": case.shape.label,
+                "why": case.shape.why,
+                "passed": case.passed,
+                "wrong_elements": case.wrong,
+                "schedules": list(case.report.schedules),
+                "findings": [asdict(f) for f in case.report.findings],
+            }
+            for case in cases
+        ],
+    }
+    emit(as_json, data, "\n".join(lines))
+    _exit(verdict)
+
+
+def _keep(folder: Path, plan: Any, ptx: str, registers: int) -> None:
+    from kgen.emu import dump_launch
+    from kgen.verify import emulator
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{plan.name}.ptx").write_text(ptx)
+    for shape in emulator.shapes_of(plan):
+        name = f"{shape.m}x{shape.n}x{shape.k}.ldd{shape.ldd}.launch.yaml"
+        dump_launch(emulator.launch_of(plan, shape, registers=registers), folder / name)
+    note(f"PTX and launch descriptions are in {folder}")

@@ -1,0 +1,133 @@
+"""Control flow, parameters, and hints.
+
+Source  PTX ISA 9.7.12 (control flow), 9.7.9.8 (ld.param)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .machine import Fragment
+from .operation import bits_of
+from .program import ENDED, PARTED, YIELDED, Handler, Outcome, Program, handles, require
+from .ptx import Instruction, Mem, Vec
+from .stepper import RunStoppedError
+
+if TYPE_CHECKING:
+    from .machine import Warp
+
+
+@handles("bra")
+def branch(program: Program, instruction: Instruction, pc: int) -> Handler:
+    require(instruction, "uni")
+    target, guard, negated = instruction.target, instruction.guard, instruction.guard_negated
+    if guard is None:
+        return lambda warp, fragment, active: target
+    if not program.registers.is_varying(guard):
+        value = program.registers.scalar(guard, 1)
+
+        def uniform(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+            return target if bool(value(warp, fragment)) != negated else None
+
+        return uniform
+    row = program.registers.row(guard, 1)
+
+    def diverging(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+        predicate = row(warp, fragment)
+        taken = fragment.mask & (~predicate if negated else predicate)
+        count = int(np.count_nonzero(taken))
+        if count == 0:
+            return None
+        if count == fragment.count:
+            return target
+        warp.fragments.append(Fragment(target, taken, list(fragment.uniform)))
+        fragment.set_mask(fragment.mask & ~taken)
+        fragment.pc = pc + 1
+        return PARTED
+
+    return diverging
+
+
+@handles("ret", "exit")
+def end(program: Program, instruction: Instruction, pc: int) -> Handler:
+    require(instruction, "uni")
+
+    def leave(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+        if active is fragment.mask or bool((active == fragment.mask).all()):
+            warp.grid.end_fragment(warp, fragment)
+            return ENDED
+        ending = Fragment(pc, active.copy(), fragment.uniform)
+        fragment.set_mask(fragment.mask & ~active)
+        fragment.pc = pc + 1
+        warp.fragments.append(ending)
+        warp.grid.end_fragment(warp, ending)
+        return PARTED
+
+    return leave
+
+
+@handles("trap", "brkpt")
+def trap(program: Program, instruction: Instruction, pc: int) -> Handler:
+    def stop(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+        warp.grid.finding("trap", f"{instruction.root} was reached", warp, pc)
+        raise RunStoppedError
+
+    return stop
+
+
+@handles("ld.param")
+def load_parameter(program: Program, instruction: Instruction, pc: int) -> Handler:
+    registers = program.registers
+    source = instruction.operands[1]
+    assert isinstance(source, Mem)
+    require(instruction, "param", "v2", "v4", instruction.type)
+    size = bits_of(instruction.type) // 8
+    destination = instruction.operands[0]
+    items = destination.items if isinstance(destination, Vec) else (destination,)
+    address = registers.address(source)
+    setters = [registers.setter(item) for item in items]
+    sign = instruction.type[0] == "s" and size < 4
+
+    def load(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+        at = address(warp, fragment)
+        for index, setter in enumerate(setters):
+            value = warp.grid.parameters.load(at + index * size, size)
+            if sign and value >> (8 * size - 1):
+                value = (value - (1 << (8 * size))) & 0xFFFFFFFF
+            setter(warp, fragment, active, value)
+        return None
+
+    return load
+
+
+@handles(
+    "prefetch",
+    "prefetchu",
+    "cp.async.bulk.prefetch",
+    "applypriority",
+    "griddepcontrol",
+    "pmevent",
+    "discard",
+)
+def no_effect(program: Program, instruction: Instruction, pc: int) -> Handler:
+    """Hints. griddepcontrol: the emulated grid has no predecessor that is still running."""
+    return lambda warp, fragment, active: None
+
+
+@handles("nanosleep")
+def sleep(program: Program, instruction: Instruction, pc: int) -> Handler:
+    return lambda warp, fragment, active: YIELDED
+
+
+@handles("createpolicy")
+def cache_policy(program: Program, instruction: Instruction, pc: int) -> Handler:
+    """Policies have no effect on values; their encoding is opaque."""
+    setter = program.registers.setter(instruction.operands[0])
+
+    def make(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+        setter(warp, fragment, active, 0)
+        return None
+
+    return make

@@ -1,0 +1,113 @@
+"""Values of a YAML file that know their place, and the diagnostics about them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+from kgen.errors import Diagnostic, EmulatorError
+
+Parser = Callable[["Node"], Any]
+
+
+class Rejected(Exception):
+    """A field could not be read; its diagnostic is already recorded."""
+
+
+class Node:
+    """A value of the file with its place: line and column count from 1."""
+
+    def __init__(self, reader: Reader, value: Any, field: str, line: int, column: int) -> None:
+        self.reader, self.value, self.field = reader, value, field
+        self.line, self.column = line, column
+
+    def reject(self, what: str, field: str = "") -> NoReturn:
+        self.reader.report(field or self.field, what, self.line, self.column)
+        raise Rejected
+
+    def mapping(self, required: dict[str, Parser], optional: dict[str, Parser]) -> dict[str, Any]:
+        """Parses every field; unknown and missing ones are reported, all of them."""
+        if not isinstance(self.value, CommentedMap):
+            self.reject(f"expected a mapping with {', '.join(required)}, found {self.kind}")
+        parsers, bad = required | optional, False
+        result: dict[str, Any] = {}
+        for key in self.value:
+            if key not in parsers:
+                line, column = self.value.lc.key(key)
+                near = get_close_matches(str(key), parsers, 1, 0.5)
+                hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(parsers)}"
+                what = f"unknown key{hint}"
+                self.reader.report(self.child_field(key), what, line + 1, column + 1)
+                bad = True
+                continue
+            try:
+                result[key] = parsers[key](self.child(key))
+            except Rejected:
+                bad = True
+        for key in required:
+            if key not in self.value:
+                self.reader.report(self.child_field(key), "missing", self.line, self.column)
+                bad = True
+        if bad:
+            raise Rejected
+        return result
+
+    def child_field(self, key: Any) -> str:
+        if isinstance(key, int):
+            return f"{self.field}[{key}]"
+        return f"{self.field}.{key}" if self.field else str(key)
+
+    def child(self, key: Any) -> Node:
+        place = self.value.lc.item(key) if isinstance(key, int) else self.value.lc.value(key)
+        return Node(self.reader, self.value[key], self.child_field(key), place[0] + 1, place[1] + 1)
+
+    def children(self) -> list[Node]:
+        if not isinstance(self.value, CommentedSeq):
+            self.reject(f"expected a list, found {self.kind}")
+        return [self.child(i) for i in range(len(self.value))]
+
+    @property
+    def kind(self) -> str:
+        match self.value:
+            case CommentedMap():
+                return "a mapping"
+            case CommentedSeq():
+                return "a list"
+            case None:
+                return "nothing"
+        return repr(self.value)
+
+
+class Reader:
+    """One file: its text, and the diagnostics so far."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path, self.lines = path, text.splitlines()
+        self.found: list[Diagnostic] = []
+
+    def report(self, field: str, what: str, line: int, column: int) -> None:
+        source = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
+        self.found.append(Diagnostic(str(self.path), line, column, field, what, source))
+
+    def fail(self) -> NoReturn:
+        self.found.sort(key=lambda d: (d.line, d.column))
+        raise EmulatorError("\n".join(map(str, self.found)))
+
+
+def locate(node: Node, field: str) -> Node:
+    """The node of a field such as cluster[1] or fill.integers, as near as the file has it."""
+    for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", field):
+        value, key = node.value, int(index) if index else name
+        if isinstance(value, CommentedMap) and key not in value and len(value) == 1:
+            node = node.child(next(iter(value)))  # the kind of an argument
+            value = node.value
+        if isinstance(value, CommentedMap) and key in value:
+            node = node.child(key)
+        elif isinstance(value, CommentedSeq) and isinstance(key, int) and key < len(value):
+            node = node.child(key)
+    return node

@@ -1,0 +1,176 @@
+"""Runs a kernel in the emulator over its shapes: values bit for bit, and what the emulator finds.
+
+Operands are small integers, so that every partial sum is exact in any accumulator and the result
+does not depend on the order of additions. Nothing here needs a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kgen.emu import Judgement, Launch, Report, emulate, judge, load_program
+from kgen.emu.launch import Argument, Array, Integers, Pointer, Poison, Raw, Scalar, Struct
+from kgen.emu.tensormap import TensorMap
+from kgen.plan import KernelPlan
+from kgen.plan import TensorMap as MapRow
+from kgen.run.arguments import Arguments, grid_tiles, problem_values, stores_by_tma
+from kgen.verify.numbers import from_float32, number_format, to_float32
+from kgen.verify.problem import tile_of
+from kgen.verify.shapes import Shape, emulator_shapes
+
+SCHEDULES = ("early", "late", "latestore", "starve", "random:1")
+EXACT_SUM = 2048  # of an f16 accumulator, the narrowest
+GUARD_BYTES = 4096
+ALIGNED = 1 << 20  # a stand-in address; the emulator places the arrays itself
+NO_MAP = Raw("00" * 128)  # the parameter of a map that the launchers leave zero
+_SCALARS = {"i4": "s32", "i8": "s64"}
+_PROMOTION = {0: "none", 64: "64B", 128: "128B", 256: "256B"}
+
+
+@dataclass(frozen=True)
+class EmulatedCase:
+    """One shape: the emulator's report, and how many elements of D differ from the product."""
+
+    shape: Shape
+    report: Report
+    wrong: int
+    first_wrong: str
+
+    @property
+    def passed(self) -> bool:
+        """Clean under every schedule, and every schedule left the right bits."""
+        return self.report.verdict == "clean" and not self.wrong and self.report.outputs_agree
+
+
+def shapes_of(plan: KernelPlan) -> tuple[Shape, ...]:
+    """The emulator's shapes of a plan: those that launch something, base addresses aligned."""
+    plain = [replace(s, offset_a=0, offset_b=0, offset_d=0) for s in emulator_shapes(tile_of(plan))]
+    return tuple(dict.fromkeys(s for s in plain if s.m and s.n))
+
+
+def launch_of(
+    plan: KernelPlan, shape: Shape, seed: int = 0, registers: int | None = None
+) -> Launch:
+    """The launch that the plan's launchers would make, as the emulator describes launches.
+
+    registers  per thread, as ptxas reports them; they bound what setmaxnreg can deal out
+    """
+    x = Arguments(
+        ALIGNED, ALIGNED, ALIGNED, shape.m, shape.n, shape.k, shape.lda, shape.ldb, shape.ldd
+    )
+    present = [row for row in plan.maps if x.k > 0 or row.operand == "d"]
+    arrays = [_array(plan, row, x, seed + i) for i, row in enumerate(present)]
+    maps: list[Argument] = []
+    for row in plan.maps:
+        used = stores_by_tma(plan, x) if row.operand == "d" else x.k > 0
+        maps.append(_tensor_map(plan, row, x) if used else NO_MAP)
+    values = problem_values(plan, x)
+    members = tuple(
+        Pointer("d") if f.name == "d" else Scalar(_SCALARS[f.numpy], values[f.name])
+        for f in plan.problem_fields
+    )
+    return Launch(
+        kernel=plan.name,
+        grid=(grid_tiles(plan, x), 1, 1),
+        block=(plan.threads, 1, 1),
+        arrays=tuple(arrays),
+        arguments=(*maps, Struct(members)),
+        dynamic_shared_bytes=plan.smem_bytes,
+        registers=registers,
+    )
+
+
+def _leading(plan: KernelPlan, row: MapRow, x: Arguments) -> int:
+    """Leading dimension of an operand as stored; shapes give it for K-major operands."""
+    if row.operand == "d" or row.inner == "k":
+        return getattr(x, row.ld)
+    unit = plan.elements_per_16_bytes
+    return -(-getattr(x, row.inner) // unit) * unit
+
+
+def _array(plan: KernelPlan, row: MapRow, x: Arguments, seed: int) -> Array:
+    largest = 2 if 4 * x.k <= EXACT_SUM else 1
+    return Array(
+        name=row.operand,
+        dtype=row.dtype.name,
+        shape=(getattr(x, row.outer), getattr(x, row.inner)),
+        fill=Poison() if row.operand == "d" else Integers(-largest, largest, seed),
+        row_stride=_leading(plan, row, x),
+        guard_bytes=GUARD_BYTES,
+        role="out" if row.operand == "d" else "in",
+    )
+
+
+def _tensor_map(plan: KernelPlan, row: MapRow, x: Arguments) -> TensorMap:
+    outer = getattr(x, row.outer)
+    stride = _leading(plan, row, x) * row.dtype.bytes if outer > 1 else 16
+    return TensorMap(
+        dtype=row.dtype.name,
+        array=row.operand,
+        dims=(getattr(x, row.inner), outer),
+        strides=(stride,),
+        box=row.box,
+        swizzle=row.swizzle_bytes,
+        l2_promotion=_PROMOTION[row.promotion_bytes],
+    )
+
+
+def expected(plan: KernelPlan, launch: Launch) -> np.ndarray:
+    """Bits of D = A @ B.T, rounded once to D's type. Shape (M, N), unsigned."""
+    output = plan.map_d.dtype.name
+    m, n = launch.array("d").shape
+    product = np.zeros((m, n), "float32")
+    if len(launch.arrays) > 1:
+        a, b = (_matrix(plan, launch, row) for row in plan.input_maps)
+        # Adding zero turns a sum of nothing but negative zeros into the hardware's positive one.
+        product = (a.astype("float64") @ b.astype("float64").T + 0.0).astype("float32")
+    return from_float32(product, output).view(number_format(output).bits)
+
+
+def _matrix(plan: KernelPlan, launch: Launch, row: MapRow) -> np.ndarray:
+    """Values of an operand, rows along M or N. Shape (rows, K)."""
+    bits = launch.array(row.operand).contents()
+    values = to_float32(bits.view(number_format(row.dtype.name).storage), row.dtype.name)
+    return values if row.inner == "k" else values.T
+
+
+def verify_in_emulator(
+    plan: KernelPlan,
+    ptx: str,
+    shapes: Iterable[Shape],
+    schedules: Iterable[str] = SCHEDULES,
+    registers: int | None = None,
+    progress: Callable[[EmulatedCase], None] = lambda case: None,
+) -> tuple[list[EmulatedCase], Judgement]:
+    """Every shape under every schedule, and the verdict over all of them, coverage included.
+
+    ptx  of the plan's rendered source, with line information
+    """
+    program = load_program(ptx, plan.name)
+    cases = []
+    for shape in shapes:
+        launch = launch_of(plan, shape, registers=registers)
+        report = emulate(program, launch, schedules)
+        cases.append(_judge(plan, launch, shape, report))
+        progress(cases[-1])
+    return cases, judge([case.report for case in cases], ring_offsets(plan))
+
+
+def _judge(plan: KernelPlan, launch: Launch, shape: Shape, report: Report) -> EmulatedCase:
+    want, got = expected(plan, launch), report.outputs["d"]
+    wrong = np.argwhere(got != want)
+    first = ""
+    if len(wrong):
+        row, col = wrong[0]
+        first = f"D[{row},{col}] = {got[row, col]:#06x}, want {want[row, col]:#06x}"
+    return EmulatedCase(shape, report, len(wrong), first)
+
+
+def ring_offsets(plan: KernelPlan) -> set[int]:
+    """Shared-memory offsets of the mbarriers that are reused: full and empty of every stage."""
+    smem = plan.budget.smem
+    first = smem["A ring"] + smem["B ring"] + smem["D buffer"]
+    return {first + 8 * i for i in range(2 * plan.constant("kStages"))}

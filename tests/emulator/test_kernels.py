@@ -1,0 +1,137 @@
+"""Whole kernels in the emulator: shipped ones and variants clean and exact, planted faults found.
+
+`.ci/run` does the same under every schedule with `kgen verify --on emulator --schedules all`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from variants import VARIANTS, variant
+
+from kgen.api import build, load_spec, lower, render
+from kgen.build.compile import compile_source
+from kgen.emu import dump_launch, emulate, load_launch
+from kgen.paths import data_folder
+from kgen.plan import KernelPlan
+from kgen.verify.emulator import expected, launch_of, shapes_of, verify_in_emulator
+from kgen.verify.problem import tile_of
+from kgen.verify.shapes import shape
+
+SPECS = sorted(p for p in data_folder("specs").rglob("*.yaml") if ".sweep" not in p.suffixes)
+
+
+def ptx_of(plan: KernelPlan) -> str:
+    return build(plan, emit="ptx", line_info=True).data.decode()
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=[p.stem for p in SPECS])
+def test_shipped_kernels_are_clean_exact_and_covered(spec: Path) -> None:
+    plan = lower(load_spec(spec))
+    registers = build(plan).resources[0].registers
+    shapes = shapes_of(plan)
+    cases, judgement = verify_in_emulator(plan, ptx_of(plan), shapes, registers=registers)
+    assert judgement.verdict == "clean", str(judgement)
+    assert len(cases) >= 14
+    assert all(case.passed for case in cases), [c.first_wrong for c in cases if c.wrong]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants_are_clean_and_exact(name: str) -> None:
+    plan = lower(variant(name))
+    tile = tile_of(plan)
+    ring = tile.k * tile.stages
+    shapes = [
+        shape(tile, tile.m + 1, tile.n + 1, tile.k + 8, "cut in every direction"),
+        shape(tile, tile.m, tile.n, min(2 * ring + 8, 1000), "two rings and a tail"),
+    ]
+    registers = build(plan).resources[0].registers
+    cases, _ = verify_in_emulator(plan, ptx_of(plan), shapes, ("early", "random:1"), registers)
+    for case in cases:
+        assert case.passed, f"{case.shape.label}: {case.report} {case.first_wrong}"
+
+
+FAULTS = {
+    # a line of the rendered source, its replacement, and what must be found
+    "no proxy fence before the TMA store": (
+        "        ptx::fence_proxy_async_shared();\n",
+        "",
+        "missing-proxy-fence",
+    ),
+    "no fence after the barriers' initialisation": (
+        "        ptx::fence_mbarrier_init();\n",
+        "",
+        "missing-init-fence",
+    ),
+    "a stage released too early": ("ptx::wgmma_wait<1>();", "ptx::wgmma_wait<2>();", "race"),
+    "the last wgmma not waited for": (
+        "    ptx::wgmma_wait<0>();\n",
+        "",
+        "accumulator-in-flight",
+    ),
+    "the producer does not wait for the buffer": (
+        "        ptx::tma_store_wait_read();",
+        "        ;",
+        "race",
+    ),
+    "a consumer that never releases": (
+        "if (leader && k_tile > 0) ptx::mbarrier_arrive(&smem.empty[previous]);",
+        ";",
+        "deadlock",
+    ),
+    "half of the bytes expected": (
+        "ptx::mbarrier_arrive_expect_tx(full, kStageBytes);",
+        "ptx::mbarrier_arrive_expect_tx(full, kStageBytes / 2);",
+        "mbarrier-bytes",
+    ),
+    "the wrong swizzle in A's descriptor": (
+        "kLayoutA = 0x4000004000010000",
+        "kLayoutA = 0x8000004000010000",
+        "k-mismatch",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_found_and_placed(fault: str) -> None:
+    """Each fault is one a person makes in the .cu; the finding names a line of that file."""
+    old, new, kind = FAULTS[fault]
+    plan = lower(load_spec(data_folder("specs") / "hopper" / "v6.yaml"))
+    source = render(plan).source
+    assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times in the source"
+    artifact = compile_source(
+        source.replace(old, new), name=plan.name, target=plan.target, emit="ptx", line_info=True
+    )
+    tile = tile_of(plan)
+    size = shape(tile, tile.m, tile.n, 10 * tile.k, "wraps every ring")
+    launch = launch_of(plan, size, registers=96)
+    report = emulate(artifact.data.decode(), launch, ("early", "late", "latestore", "random:1"))
+    assert report.verdict == "error"
+    found = [f for f in report.findings if f.kind == kind]
+    assert found, [f.kind for f in report.findings]
+    if kind not in ("deadlock", "mbarrier-bytes"):  # the state of a barrier has no line
+        assert any("hopper_v6.cu:" in f.line for f in found), [str(f) for f in found]
+
+
+def test_a_launch_description_survives_its_text(tmp_path: Path) -> None:
+    """What `kgen verify --keep` writes, `kgen emulate` reads back as the same launch."""
+    plan = lower(load_spec(data_folder("specs") / "hopper" / "v6.yaml"))
+    for one in shapes_of(plan):
+        launch = launch_of(plan, one, registers=90)
+        dump_launch(launch, tmp_path / "x.yaml")
+        assert load_launch(tmp_path / "x.yaml") == launch
+
+
+def test_the_expected_product_is_that_of_the_operands() -> None:
+    plan = lower(variant("both_mn_major"))
+    launch = launch_of(plan, shape(tile_of(plan), 3, 8, 5, "tiny"))
+    a = launch.array("a").contents().view(np.float16).astype(float)
+    b = launch.array("b").contents().view(np.float16).astype(float)
+    assert a.shape == (5, 3)
+    want = np.zeros((3, 8))
+    for i in range(3):
+        for j in range(8):
+            want[i, j] = sum(a[k, i] * b[k, j] for k in range(5))
+    assert np.array_equal(expected(plan, launch).view(np.float16).astype(float), want)
