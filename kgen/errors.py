@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _SHOWN_COLUMNS = 160
+_SHOWN_TEXT = 400  # more of a finding helps nobody; the line and the caret show the rest
 
 
 @dataclass(frozen=True)
@@ -42,16 +43,28 @@ class Diagnostic:
     fixes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        place = f"{self.path}:{self.line}:{self.column}" if self.line else self.path
-        field = f"{self.field}: " if self.field else ""
-        lines = [f"{place}: {field}{self.what}"]
+        path = printable(self.path)
+        place = f"{path}:{self.line}:{self.column}" if self.line else path
+        field = f"{_cropped(printable(self.field), 100)}: " if self.field else ""
+        lines = [f"{place}: {field}{_cropped(printable(self.what), _SHOWN_TEXT)}"]
         if self.line and self.source:
             text, caret = _window(self.source, self.column - 1)
-            lines.append(f"{self.line:>6} | {text}")
+            before, behind = (printable(t, "\t") for t in (text[:caret], text[caret:]))
+            lines.append(f"{self.line:>6} | {before}{behind}")
+            caret = len(before)
             lines.append(f"{'':>6} | {' ' * caret}^")
         lines += [f"    {row}" for row in self.table]
         lines += [f"    fix: {fix}" for fix in self.fixes]
         return "\n".join(lines)
+
+
+def printable(text: str, keep: str = "") -> str:
+    """A text that a terminal shows and never obeys: control characters and halves are escaped."""
+    return "".join(c if c.isprintable() or c in keep else ascii(c)[1:-1] for c in text)
+
+
+def _cropped(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def _window(source: str, caret: int) -> tuple[str, int]:

@@ -223,7 +223,8 @@ def without_evidence(source: str) -> str:
     begin, end = source.find(EVIDENCE_BEGIN), source.find(EVIDENCE_END)
     if begin < 0 or end < begin:
         raise RenderError("the evidence block is missing from the header")
-    if not all(line.startswith("//") for line in source[begin:end].splitlines()):
+    lines = source[begin:end].splitlines()
+    if not all(line.startswith("//") and not line.rstrip().endswith("\\") for line in lines):
         raise RenderError("the evidence block holds more than comments")
     return f"{source[:begin]}{EVIDENCE_BEGIN}\n{NO_EVIDENCE}\n{source[end:]}"
 

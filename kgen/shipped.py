@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kgen.errors import KgenError
+from kgen.files import write_new
 from kgen.paths import data_folder
 from kgen.spec import KernelSpec, load_spec, parse_spec
 from kgen.spec.tree import dump_resolved
@@ -42,12 +43,9 @@ def new_spec(path: Path, like: str) -> None:
     text = re.sub(r"^name: .*$", f"name: {path.stem}", text, count=1, flags=re.MULTILINE)
     parse_spec(text, str(path))
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+        write_new(path, text.encode())
     except FileExistsError:
         raise KgenError(f"{path} exists; kgen does not overwrite a spec") from None
-    except OSError as error:
-        raise KgenError(f"{path}: {error.strerror}") from error
 
 
 def json_schema() -> str:

@@ -7,9 +7,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
-import os
 import re
-import tempfile
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from kgen.bench.protocol import Measurement
 from kgen.bench.statistics import Ratio, Verdict
 from kgen.errors import KgenError
+from kgen.files import make_folder, write_whole
 from kgen.verify.outcome import Report
 
 SCHEMA = 1
@@ -192,26 +191,11 @@ def result_path(folder: Path, kernel: str, gpu: str) -> Path:
     return folder / f"{kernel}.{slug}.json"
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file in one step, so that an interruption leaves the old one or the new one. Bytes
-    as given.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
 def save_result(result: Result, folder: Path) -> Path:
     """Write a result under its own name and return the path. Same result, same bytes."""
     path = result_path(folder, result.kernel, result.gpu.name)
-    write_atomically(path, dump_result(result))
+    make_folder(folder)
+    write_whole(path, dump_result(result).encode())
     return path
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from kgen.bench.results import RatioRecord, Result, Timed, Window, stale_results, write_atomically
+from kgen.bench.results import RatioRecord, Result, Timed, Window, stale_results
 from kgen.errors import KgenError
+from kgen.files import write_whole
 
 BEGIN = "<!-- kgen results: begin (generated, do not edit) -->"
 END = "<!-- kgen results: end -->"
@@ -111,5 +112,5 @@ def update_readme(path: Path, results: Iterable[Result], digests: dict[str, str]
     new = f"{head}{BEGIN}{newline}{newline}{table}{newline}{newline}{END}{tail}"
     if new == text:
         return False
-    write_atomically(path, new)
+    write_whole(path, new.encode())
     return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -46,7 +45,7 @@ def build(
     """Compile a spec's kernel and hold the result against the ptxas gate. Needs no GPU."""
     from kgen import api
     from kgen.build.compile import build_shared_library
-    from kgen.errors import KgenError
+    from kgen.files import write_whole
 
     _require("--compiler", compiler, ("nvrtc", "nvcc"))
     _require("--emit", emit_kind, ("cubin", "ptx", "so"))
@@ -62,10 +61,7 @@ def build(
         text = describe_build(plan, artifact)
     if output is not None:
         target = output / path.name if output.is_dir() else output
-        try:
-            shutil.copyfile(path, target)
-        except OSError as error:
-            raise KgenError(f"{target}: {error.strerror}") from error
+        write_whole(target, path.read_bytes())
         data["copy"] = str(target)
     emit(as_json, data, text)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -9,7 +11,9 @@ import typer
 
 from kgen.cli.build_commands import Toolchain
 from kgen.cli.emulator_commands import Schedules, verify_emulated
-from kgen.cli.output import EXIT_NO, EXIT_UNKNOWN, Json, emit, note
+from kgen.cli.output import EXIT_NO, EXIT_UNKNOWN, Json, emit, note, say
+
+MOST_ELEMENTS = 2**31 - 1  # the launcher takes 32-bit extents, as does a spec
 
 Shapes = Annotated[
     list[str] | None, typer.Option("--shape", help="M,N,K in elements; may be repeated.")
@@ -31,9 +35,11 @@ def _problem(text: str) -> tuple[int, int, int]:
     from kgen.errors import KgenError
 
     parts = text.replace("x", ",").split(",")
-    if len(parts) != 3 or not all(p.strip().isdigit() for p in parts):
+    if len(parts) != 3 or not all(re.fullmatch(r"\s*[0-9]{1,10}\s*", p) for p in parts):
         raise KgenError(f"--shape: {text} is not M,N,K such as 8192,8192,8192")
     m, n, k = (int(p) for p in parts)
+    if max(m, n, k) > MOST_ELEMENTS:
+        raise KgenError(f"--shape: {text} has more than {MOST_ELEMENTS} elements in one direction")
     return m, n, k
 
 
@@ -48,7 +54,7 @@ def verify(
         Path | None,
         typer.Option(help="Folder for PTX and launch descriptions (emulator), for kgen emulate."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the random operands.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random operands.")] = 0,
     toolchain: Toolchain = "private",
     as_json: Json = False,
 ) -> None:
@@ -88,15 +94,14 @@ def _verify_on_gpu(
     from kgen.verify import device
     from kgen.verify.shapes import shape as make_shape
 
+    problems = [_problem(text) for text in shape or []]
     plan = api.lower(api.load_spec(spec))
     cupy = import_cupy()
     artifact = api.build(plan, toolchain=toolchain, compiler=_compiler(toolchain))
     kernel = Kernel(plan, artifact.path)
     sms = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["multiProcessorCount"]
     tile = device.tile_of(plan)
-    chosen = [
-        make_shape(tile, *_problem(text), "named on the command line") for text in shape or []
-    ]
+    chosen = [make_shape(tile, *problem, "named on the command line") for problem in problems]
     shapes = chosen or device.shapes_of(plan, sms)
 
     def progress(case: device.Case) -> None:
@@ -162,7 +167,10 @@ def bench(
     from kgen.bench.protocol import Settings
     from kgen.bench.results import dump_result, save_result
     from kgen.check import find_specs
+    from kgen.errors import KgenError
 
+    if not math.isfinite(cooldown):
+        raise KgenError(f"--cooldown {cooldown}: wants a number of seconds")
     settings = Settings(tuple(window or [30]), rounds, cooldown)
     problems = [_problem(text) for text in shape or ["8192,8192,8192"]]
     found, lines, undecided = [], [], False
@@ -215,23 +223,27 @@ def results(
 
 
 def demo(
-    spec: Annotated[Path, typer.Argument(help="Spec file.")] = Path("specs/hopper/v6.yaml"),
+    spec: Annotated[
+        Path | None, typer.Argument(help="Spec file; default: the shipped hopper/v6.")
+    ] = None,
 ) -> None:
     """The main job in one go: render, explain, build; verify and time where a GPU allows it."""
     from kgen import api, explain
     from kgen.check import check_one
     from kgen.cli.build_commands import describe_build
     from kgen.errors import DeviceError
+    from kgen.paths import data_folder
     from kgen.run.launch import import_cupy
 
+    spec = spec or data_folder("specs") / "hopper" / "v6.yaml"
     plan = api.lower(api.load_spec(spec))
     rendered = api.render(plan)
-    print(f"1. render   {spec} -> {rendered.name}.cu, {rendered.name}.h")
-    print(f"   {len(rendered.source.splitlines())} lines; {check_one(spec, rendered)}")
-    print("2. explain\n")
-    print(explain.text(plan, rendered.digest), end="\n\n")
-    print("3. build")
-    print(describe_build(plan, api.build(plan)))
+    say(f"1. render   {spec} -> {rendered.name}.cu, {rendered.name}.h")
+    say(f"   {len(rendered.source.splitlines())} lines; {check_one(spec, rendered)}")
+    say("2. explain\n")
+    say(explain.text(plan, rendered.digest), end="\n\n")
+    say("3. build")
+    say(describe_build(plan, api.build(plan)))
     try:
         import_cupy()
         import torch
@@ -239,17 +251,17 @@ def demo(
         if not torch.cuda.is_available():
             raise DeviceError(f"torch {torch.__version__} has no GPU")
     except (DeviceError, ImportError) as error:
-        print("4. verify   in the emulator: every derived shape, five kinds of schedule")
+        say("4. verify   in the emulator: every derived shape, five kinds of schedule")
         verify_emulated(spec, None, "private", False)
-        print(f"5. bench    not done: {error}")
-        print("Right in the emulator; not run on hardware, and nothing here says that it is fast.")
+        say(f"5. bench    not done: {error}")
+        say("Right in the emulator; not run on hardware, and nothing here says that it is fast.")
         return
-    print("4. verify")
+    say("4. verify")
     _verify_on_gpu(spec, None, 0, "private", False)
-    print("5. bench    8192 x 8192 x 8192 against torch.mm")
+    say("5. bench    8192 x 8192 x 8192 against torch.mm")
     try:
         bench([spec], rounds=3)
     except typer.Exit as undecided:
         if undecided.exit_code != EXIT_UNKNOWN:
             raise
-        print("   undecided: the interval of the ratio spans 1")
+        say("   undecided: the interval of the ratio spans 1")

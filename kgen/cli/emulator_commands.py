@@ -52,6 +52,7 @@ def emulate(
     from kgen.emu.api import DEFAULT_SCHEDULES
     from kgen.emu.picture import svg
     from kgen.emu.timeline import chrome_trace
+    from kgen.files import write_whole
 
     description = load_launch(launch)
     ptx = _ptx(file, description.kernel, target)
@@ -61,9 +62,9 @@ def emulate(
     if outputs is not None:
         np.savez(outputs, allow_pickle=False, **report.outputs)
     if timeline is not None:
-        timeline.write_text(chrome_trace(report.runs[0].timeline))
+        write_whole(timeline, chrome_trace(report.runs[0].timeline).encode())
     if picture is not None:
-        picture.write_text(svg(report.runs[0].timeline))
+        write_whole(picture, svg(report.runs[0].timeline).encode())
     gaps = report.coverage.gaps()
     lines = [str(report)]
     if not report.outputs_agree:

@@ -18,7 +18,17 @@ EXIT_UNKNOWN = 4
 
 def emit(as_json: bool, data: Any, text: str) -> None:
     """Print a report once, in the form that was asked for."""
-    print(json.dumps(data, indent=2, sort_keys=True, default=str) if as_json else text)
+    say(json.dumps(data, indent=2, sort_keys=True, default=str) if as_json else text)
+
+
+def say(text: str, end: str = "\n") -> None:
+    """Print to standard output at once, so that a full disk is noticed and named."""
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from error
 
 
 def note(text: str) -> None:

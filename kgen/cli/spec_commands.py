@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kgen.cli.output import EXIT_NO, Json, emit, note
+from kgen.cli.output import EXIT_NO, EXIT_WRONG_QUESTION, Json, emit, note, say
 
 Specs = Annotated[list[Path], typer.Argument(help="Spec files, or folders of them.")]
 
@@ -76,13 +76,18 @@ def check(
     ]
     lines = []
     for d in drifts:
-        lines.append(f"{d.path}: {d.kind}: {d.what}")
-        lines += [f"    {line}" for line in d.diff.splitlines()[:40]]
-        lines.append(f"    repair: {d.repair}")
+        lines.append(d.what if d.kind == "bad spec" else f"{d.path}: {d.kind}: {d.what}")
+        lines += [f"    {line}" for line in d.diff.split("\n")[:40] if line]
+        lines += [f"    repair: {d.repair}"] if d.repair else []
     if not drifts:
         lines.append(f"{len(found)} specs, every generated file is up to date")
-    lines += _stale_results(generated, folder)
+    if all(d.kind != "bad spec" for d in drifts):
+        lines += _stale_results(generated, folder)
+    else:
+        lines.append("orphans and stale results are looked for when every spec is good")
     emit(as_json, data, "\n".join(lines))
+    if any(d.kind == "bad spec" for d in drifts):
+        raise typer.Exit(EXIT_WRONG_QUESTION)
     if drifts:
         raise typer.Exit(EXIT_NO)
 
@@ -126,7 +131,7 @@ def new(
     from kgen.shipped import new_spec, shipped_specs
 
     if listing:
-        print("\n".join(f"{name:<24}{first}" for name, first in shipped_specs()))
+        say("\n".join(f"{name:<24}{first}" for name, first in shipped_specs()))
         return
     if path is None:
         raise KgenError("name the file to write, or use --list")
@@ -140,14 +145,11 @@ def schema(
     ] = None,
 ) -> None:
     """Write the JSON Schema of spec files, for editors that complete and check YAML."""
-    from kgen.errors import KgenError
+    from kgen.files import write_whole
     from kgen.shipped import json_schema
 
     text = json_schema()
     if output is None:
-        print(text, end="")
+        say(text, end="")
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise KgenError(f"{output}: {error.strerror}") from error
+    write_whole(output, text.encode())

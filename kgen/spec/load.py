@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from kgen.spec.model import KernelSpec
 from kgen.spec.tree import Position, Tree, dotted, merge, parse_tree, read_text
 
 LONGEST_CHAIN = 16
+_SPEC_FILE = re.compile(r"[^\0\ud800-\udfff]+\.ya?ml")
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def load_spec(path: str | Path) -> LoadedSpec:
     Raises SpecError with every finding of the file.
     """
     path = Path(path)
-    return _validate(_read_chain(path, ()), _label(path))
+    return _validate(_read_chain(path, (), None), _label(path))
 
 
 def parse_spec(text: str, shown: str = "<spec>") -> LoadedSpec:
@@ -74,22 +77,20 @@ def _validate(tree: Tree, label: str) -> LoadedSpec:
     return loaded
 
 
-def _read_chain(path: Path, seen: tuple[Path, ...]) -> Tree:
-    tree = parse_tree(read_text(path, str(path)), str(path))
+def _read_chain(path: Path, seen: tuple[str, ...], extended_at: Position | None) -> Tree:
+    tree = parse_tree(read_text(path, str(path), extended_at), str(path))
     if "extends" not in tree.data:
         return tree
     place = tree.values[("extends",)]
     base = tree.data.pop("extends")
     base_path = _base_path(base, path, place)
-    chain = (*seen, path.resolve())
-    if base_path.resolve() in chain:
-        loop = " -> ".join(p.name for p in (*chain, base_path))
+    chain = (*seen, os.path.realpath(path))
+    if os.path.realpath(base_path) in chain:
+        loop = " -> ".join(Path(p).name for p in (*chain, base_path))
         raise SpecError([place.diagnostic("extends", f"a spec extends itself: {loop}")])
     if len(chain) >= LONGEST_CHAIN:
         raise SpecError([place.diagnostic("extends", f"more than {LONGEST_CHAIN} specs deep")])
-    if not base_path.is_file():
-        raise SpecError([place.diagnostic("extends", f"no such spec: {base_path}")])
-    merged = merge(_read_chain(base_path, chain), tree)
+    merged = merge(_read_chain(base_path, chain, place), tree)
     if "name" not in tree.data:
         what = "a spec that extends another needs a name of its own: two kernels cannot share one"
         raise SpecError([place.diagnostic("name", what)])
@@ -97,14 +98,14 @@ def _read_chain(path: Path, seen: tuple[Path, ...]) -> Tree:
 
 
 def _base_path(base: object, path: Path, place: Position) -> Path:
-    if not isinstance(base, str) or not base.endswith((".yaml", ".yml")):
+    if not isinstance(base, str) or not _SPEC_FILE.fullmatch(base):
         what = "name one spec file, relative to this one: v5.yaml"
         raise SpecError([place.diagnostic(dotted(("extends",)), what)])
     return path.parent / base
 
 
 def _label(path: Path) -> str:
-    parts = path.resolve().parts
+    parts = Path(os.path.realpath(path)).parts
     below = (
         parts[len(parts) - parts[::-1].index("specs") :] if "specs" in parts[:-1] else parts[-1:]
     )

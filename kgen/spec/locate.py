@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 
 from kgen.errors import Diagnostic
 from kgen.spec.model import KernelSpec
+from kgen.spec.names import NAME_LENGTH
 from kgen.spec.tree import FieldPath, Position, Tree, dotted
 
 
@@ -87,15 +88,20 @@ def _unknown_key(path: FieldPath, value: Any) -> str:
     if elsewhere:
         places = " or ".join(dotted(p) for p in elsewhere[:3])
         return f"misplaced key, it belongs at {places}"
+    near = max(legal_paths(), key=lambda p: _closeness(key, parent, p))
+    if _closeness(key, parent, near) > 0:
+        name = f"`{near[-1]}`" if near[:-1] == parent else dotted(near)
+        return f"unknown key, the nearest is {name}"
     siblings = [p[-1] for p in legal_paths() if p[:-1] == parent]
-    near = difflib.get_close_matches(key, siblings, n=1, cutoff=0.5)
-    if near:
-        return f"unknown key, the nearest is `{near[0]}`"
-    anywhere = {p[-1]: p for p in reversed(legal_paths())}
-    near = difflib.get_close_matches(key, anywhere, n=1)
-    if near:
-        return f"unknown key, the nearest is {dotted(anywhere[near[0]])}"
     return f"unknown key, known here: {', '.join(siblings) or 'none'}"
+
+
+def _closeness(key: str, parent: FieldPath, path: tuple[str, ...]) -> float:
+    """How well a field fits a misspelt key, above 0 if well enough: alike, near, not deep."""
+    alike = difflib.SequenceMatcher(None, key[:NAME_LENGTH], path[-1]).ratio()
+    if path[:-1] == parent:
+        return alike - 0.5
+    return alike - 0.55 - 0.05 * (len(path) - 1) if alike >= 0.65 else 0.0
 
 
 def _what(error: ErrorDetails, path: FieldPath) -> str:

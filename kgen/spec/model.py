@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Strict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic_core import PydanticCustomError
 
 from kgen.arch import ARCHS
 from kgen.spec.names import KernelName
@@ -17,6 +18,15 @@ from kgen.spec.units import ByteSize
 Target = Literal["sm_90a"]
 assert set(ARCHS) == {"sm_90a"}, "Target must list every architecture of arch.py"
 
+
+def _whole(value: object) -> object:
+    """Refuse what only equals a number: `false` is 0 and `128.0` is 128 to a Literal."""
+    if isinstance(value, bool | float):
+        raise PydanticCustomError("whole_number", "Input should be a whole number")
+    return value
+
+
+Whole = BeforeValidator(_whole)
 Extent = Annotated[int, Field(ge=1, le=1024)]
 
 
@@ -83,7 +93,7 @@ class Raster(Model):
 class L2(Model):
     """How loads pass through L2."""
 
-    promotion_bytes: Literal[0, 64, 128, 256] = Field(
+    promotion_bytes: Annotated[Literal[0, 64, 128, 256], Whole] = Field(
         128, description="L2 fetch granularity of the tensor maps; 0 is off."
     )
 
@@ -121,7 +131,7 @@ class WgmmaWs(Model):
     a_order: (
         Literal["auto"] | Annotated[tuple[Annotated[int, Field(ge=0, le=7)], ...], Strict(False)]
     ) = Field("auto", description="Order in which the A slabs of a stage are loaded.")
-    swizzle_bytes: Literal["auto", 32, 64, 128] = Field(
+    swizzle_bytes: Annotated[Literal["auto", 32, 64, 128], Whole] = Field(
         "auto",
         description="Shared-memory swizzle of A and B; auto is the widest that divides a row.",
     )

@@ -6,16 +6,21 @@ One text serves as C identifier, file stem and comment, so it must be safe as ea
 from __future__ import annotations
 
 import re
+from functools import cache
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 NAME_LENGTH = 63
-_TAKEN = re.compile(r"(k|cu|cuda)[A-Z].*")  # constants of generated code, the CUDA APIs
-_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*", re.ASCII)
+TAKEN = re.compile(r"(k|cu|cuda)[A-Z].*|CU_.*")  # constants of generated code, the CUDA APIs
+PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*", re.ASCII)
 
-# C++20 keywords, and names that the generated file or the headers it includes declare globally.
+# What the headers of a generated file declare at global scope; tests/reserve.py makes it.
+RESERVED_FILE = Path(__file__).with_name("reserved_names.txt")
+
+# C++20 keywords, and names that the generated file declares globally.
 _RESERVED_TEXT = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
     char32_t class compl concept const consteval constexpr constinit const_cast continue
@@ -29,12 +34,13 @@ _RESERVED_TEXT = """
     TensorMap Problem SharedStorage Tile locate_tile produce consume stage_slab store_slab
     shared_memory DeviceScope MapLayout EncodeTiled prepared last_error failed prepare find_device
     tiles aligned check_arguments
-    abort abs acos asin atan atof atoi bsearch calloc ceil clock cos cosh div erf exit exp fabs
-    floor fma fmax fmin fmod fprintf free getenv hypot j0 j1 jn labs lgamma log malloc max
-    memcmp memcpy memset min modf pow printf qsort rand realloc rint round signal sin sinh sqrt
-    srand strcmp strcpy strlen system tan tanh time trunc y0 y1 yn
 """
 _RESERVED = frozenset(_RESERVED_TEXT.split())
+
+
+@cache
+def _names_of_headers() -> frozenset[str]:
+    return frozenset(RESERVED_FILE.read_text("utf-8").split("\n", 1)[1].split())
 
 
 def check_name(value: str) -> str:
@@ -45,13 +51,13 @@ def check_name(value: str) -> str:
             "{length} characters; a kernel name has at most {limit}",
             {"length": len(value), "limit": NAME_LENGTH},
         )
-    if not _IDENTIFIER.fullmatch(value):
+    if not PLAIN_NAME.fullmatch(value):
         raise PydanticCustomError(
             "name_identifier",
             "{value} is no kernel name: ASCII letters, digits and single underscores, letter first",
             {"value": ascii(value)},
         )
-    if value in _RESERVED or _TAKEN.fullmatch(value):
+    if value in _RESERVED or TAKEN.fullmatch(value) or value in _names_of_headers():
         raise PydanticCustomError(
             "name_reserved", "{value} is reserved in CUDA C++", {"value": ascii(value)}
         )
@@ -63,6 +69,6 @@ KernelName = Annotated[
     AfterValidator(check_name),
     Field(
         description=f"C identifier of at most {NAME_LENGTH} characters; also the .cu stem.",
-        json_schema_extra={"pattern": f"^{_IDENTIFIER.pattern}$", "maxLength": NAME_LENGTH},
+        json_schema_extra={"pattern": f"^{PLAIN_NAME.pattern}$", "maxLength": NAME_LENGTH},
     ),
 ]

@@ -19,11 +19,16 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
 
 from kgen.errors import Diagnostic, SpecError
+from kgen.files import read_regular
 
 FieldPath = tuple[str | int, ...]
 
 LONGEST_FILE = 1 << 20
 DEEPEST_FLOW = 64
+MOST_BITS = 64  # no field is larger, and Python cannot print every number that it can read
+_LINE_END = re.compile(r"\r\n|[\r\n]")  # as YAML counts lines; str.splitlines knows seven more
+# Behind nothing but empty lines and comments, where alone YAML takes one.
+_DIRECTIVE = re.compile(r"(?:[ \t]*(?:#[^\r\n]*)?(?:\r\n|[\r\n]))*(%[^\r\n]*)")
 _PLAIN_TAGS = {"null", "bool", "int", "float", "str", "map", "seq"}
 
 
@@ -56,17 +61,25 @@ def dotted(path: FieldPath) -> str:
     return text.removeprefix(".")
 
 
-def read_text(path: Path, shown: str) -> str:
-    """The file's text. Raises SpecError when it cannot be read as UTF-8 text of sensible size."""
+def read_text(path: Path, shown: str, extended_at: Position | None = None) -> str:
+    """The file's text. Raises SpecError when it cannot be read as UTF-8 text of sensible size.
+
+    A file that another extends fails at the place where that one names it.
+    """
     try:
-        raw = path.read_bytes()
+        raw = read_regular(path, LONGEST_FILE)
     except OSError as error:
-        raise SpecError([Diagnostic(shown, 0, 0, "", error.strerror or str(error))]) from error
+        if extended_at is None:
+            raise SpecError([Diagnostic(shown, 0, 0, "", str(error.strerror))]) from error
+        what = f"no such spec: {shown}"
+        if not isinstance(error, FileNotFoundError):
+            what = f"{shown}: {error.strerror}"
+        raise SpecError([extended_at.diagnostic("extends", what)]) from error
     if len(raw) > LONGEST_FILE:
-        what = f"{len(raw)} bytes; a spec has at most {LONGEST_FILE}"
+        what = f"more than {LONGEST_FILE} bytes; no spec is as long"
         raise SpecError([Diagnostic(shown, 0, 0, "", what)])
     try:
-        return raw.decode("utf-8")
+        return raw.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         what = f"byte {error.start} is not UTF-8"
@@ -111,7 +124,10 @@ class _Walker:
     def _scalar(self, node: Node, path: FieldPath) -> Any:
         assert isinstance(node, ScalarNode)
         try:
-            return self._yaml.constructor.construct_object(node)
+            value = self._yaml.constructor.construct_object(node)
+            if isinstance(value, int) and value.bit_length() > MOST_BITS:
+                raise OverflowError
+            return value
         except (ArithmeticError, LookupError, TypeError, ValueError, YAMLError):
             kind = str(node.tag).rpartition(":")[2]
             self.refuse(node, path, f"cannot be read as a value of YAML type {kind}")
@@ -137,13 +153,25 @@ class _Walker:
         return result
 
 
-def _flow_depth(text: str) -> int:
-    """How deep brackets nest outside comments; the parser takes quadratic time over it."""
-    depth = deepest = 0
-    for bracket in re.findall(r"[\[\]{}]", re.sub(r"#.*", "", text)):
-        depth = depth + 1 if bracket in "[{" else max(0, depth - 1)
-        deepest = max(deepest, depth)
-    return deepest
+def _too_deep(lines: list[str], shown: str) -> Position | None:
+    """Where brackets outside comments nest too deep; the parser takes quadratic time over them."""
+    depth = 0
+    for number, line in enumerate(lines, 1):
+        for bracket in re.finditer(r"[\[\]{}]", line.partition("#")[0]):
+            depth = depth + 1 if bracket[0] in "[{" else max(0, depth - 1)
+            if depth > DEEPEST_FLOW:
+                return Position(shown, number, bracket.start() + 1, line)
+    return None
+
+
+def _at(mark: Any, lines: list[str], shown: str) -> Position:
+    """The place of a parser's mark; the end of the file is shown as the end of its last line."""
+    line, column = (mark.line, mark.column) if mark else (0, 0)
+    if not any(text.strip() for text in lines[line:]):
+        filled = [number for number, text in enumerate(lines) if text.strip()]
+        line = filled[-1] if filled else 0
+        column = len(lines[line])
+    return Position(shown, line + 1, column + 1, lines[line])
 
 
 def parse_tree(text: str, shown: str) -> Tree:
@@ -151,27 +179,27 @@ def parse_tree(text: str, shown: str) -> Tree:
 
     Raises SpecError with every duplicate key, alias or strange tag, or with the first syntax error.
     """
-    if _flow_depth(text) > DEEPEST_FLOW:
-        raise SpecError([Diagnostic(shown, 0, 0, "", "nested too deeply")])
     yaml = YAML(typ="safe", pure=True)
-    lines = text.splitlines()
+    lines = _LINE_END.split(text)
+    if place := _too_deep(lines, shown):
+        raise SpecError([place.diagnostic("", "nested too deeply")])
+    if directive := _DIRECTIVE.match(text):
+        place = Position(shown, text.count("\n", 0, directive.end()) + 1, 1, directive[1])
+        raise SpecError([place.diagnostic("", "YAML directives are not used in specs")])
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ReusedAnchorWarning)  # anchors are refused below
             root = yaml.compose(text)
     except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, column = (mark.line, mark.column) if mark else (0, 0)
-        source = lines[line] if line < len(lines) else ""
+        place = _at(error.problem_mark or error.context_mark, lines, shown)
         what = " ".join(str(p) for p in (error.context, error.problem) if p)
-        if "\t" in source[: column + 1]:
+        if "\t" in place.source[: place.column]:
             what = "a tab is used as indentation; YAML takes spaces only"
-        place = Position(shown, line + 1, column + 1, source)
         raise SpecError([place.diagnostic("", what)]) from error
     except ReaderError as error:
-        line, start = text.count("\n", 0, error.position), text.rfind("\n", 0, error.position)
+        before = _LINE_END.split(text[: error.position])
         what = f"the character U+{error.character:04X} is not allowed in YAML"
-        place = Position(shown, line + 1, error.position - start, "")
+        place = Position(shown, len(before), len(before[-1]) + 1, lines[len(before) - 1])
         raise SpecError([place.diagnostic("", what)]) from error
     except YAMLError as error:
         raise SpecError([Diagnostic(shown, 0, 0, "", f"not YAML: {error}")]) from error
@@ -179,7 +207,7 @@ def parse_tree(text: str, shown: str) -> Tree:
         raise SpecError([Diagnostic(shown, 0, 0, "", "nested too deeply")]) from error
     if not isinstance(root, MappingNode):
         found = "empty" if root is None else "not a map of fields"
-        raise SpecError([Diagnostic(shown, 1, 1, "", f"the file is {found}", (lines or [""])[0])])
+        raise SpecError([Diagnostic(shown, 1, 1, "", f"the file is {found}", lines[0])])
     walker = _Walker(yaml, shown, lines)
     walker.tree.data = walker.walk(root, ())
     if walker.findings:

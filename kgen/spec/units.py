@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 _UNITS = {"B": 1, "KiB": 1024, "MiB": 1024 * 1024}
-_SIZE = re.compile(r"([0-9]+) ?(B|KiB|MiB)")
+_SIZE = re.compile(r"([0-9]{1,15}) ?(B|KiB|MiB)")
 
 
 def parse_bytes(value: object) -> int:
@@ -17,7 +17,7 @@ def parse_bytes(value: object) -> int:
 
     A bare number is refused with both readings: published tables use KiB, data sheets bytes.
     """
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 64:
         raise PydanticCustomError(
             "ambiguous_bytes",
             "{value} has no unit: {value}B is {kib} KiB, {value}KiB is {bytes} bytes; "
@@ -29,7 +29,10 @@ def parse_bytes(value: object) -> int:
         raise PydanticCustomError(
             "byte_size", "write a size with its unit: 229376B, 224KiB or 1MiB"
         )
-    return int(match[1]) * _UNITS[match[2]]
+    size = int(match[1]) * _UNITS[match[2]]
+    if size == 0:
+        raise PydanticCustomError("no_bytes", "Input should be more than 0 bytes")
+    return size
 
 
 ByteSize = Annotated[int, BeforeValidator(parse_bytes, json_schema_input_type=str)]

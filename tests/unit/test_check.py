@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -200,12 +202,18 @@ def test_a_missing_evidence_block_is_an_edit(tree, mark):
     ]
 
 
-@pytest.mark.parametrize("code", ["#define kStages 4", "int x;", "", " // indented"])
+@pytest.mark.parametrize(
+    "code",
+    ["#define kStages 4", '#include "x.h"', "int x;", "", " // indented", "// on \\", "// on \\ "],
+)
 def test_code_inside_the_evidence_block_is_an_edit(tree, code):
     edit(SOURCE, NO_EVIDENCE, f"{NO_EVIDENCE}\n{code}")
     assert [row[1:3] for row in drifts()] == [
         ("edited", "the evidence block holds more than comments")
     ]
+    (output,) = check.render_all([Path("specs/hopper/x.yaml")], Path("generated"))
+    assert check.write(output) == [SOURCE]
+    assert drifts() == []
 
 
 def test_a_second_evidence_block_is_an_edit(tree):
@@ -231,6 +239,52 @@ def test_the_repair_repairs(tree):
     for output in check.render_all([Path("specs/hopper/x.yaml")], Path("generated")):
         assert check.write(output) == [SOURCE, HEADER]
     assert drifts() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        (lambda t: t.removesuffix("\n"), "(no newline at the end of the file)"),
+        (lambda t: t.replace("kStages = 3;", "kStages = 3;\r"), "kStages = 3;\\r"),
+        (lambda t: "\ufeff" + t, "-\\ufeff// sample.cu"),
+    ],
+)
+def test_a_diff_shows_what_cannot_be_seen(tree, change, shown):
+    SOURCE.write_bytes(change(SOURCE.read_text()).encode())
+    assert shown in diff_of(SOURCE)
+
+
+def test_a_byte_order_mark_is_named(tree):
+    SOURCE.write_bytes(b"\xef\xbb\xbf" + SOURCE.read_bytes())
+    assert [row[1:3] for row in drifts()] == [
+        ("edited", "an editor put a byte order mark at its start")
+    ]
+
+
+def test_a_bad_spec_hides_no_drift_of_the_others_and_makes_no_orphans(tree, v6):
+    Path("specs/y.yaml").write_text(v6({"name: sample": "name: other"}))
+    for output in check.render_all([Path("specs/y.yaml")], Path("generated")):
+        check.write(output)
+    Path("specs/y.yaml").write_text(v6({"stages: 3": "stage: 3"}))
+    HEADER.unlink()
+    rows = drifts()
+    assert [row[:2] for row in rows] == [
+        ("generated/hopper/sample.h", "missing"),
+        ("specs/y.yaml", "bad spec"),
+    ]
+    assert rows[1][2].startswith("specs/y.yaml:12:3: schedule.stage: unknown key")
+
+
+def test_the_repair_is_a_command_of_the_shell_that_repairs_that_folder(tree):
+    spec, folder = Path("specs/hopper/x.yaml").rename("specs/hopper/a b.yaml"), "else where/out"
+    (usual,) = check.check([spec], Path("generated"))
+    assert shlex.split(usual.repair) == ["kgen", "render", "specs/hopper/a b.yaml"]
+    (first, _) = check.check([spec], Path(folder))
+    words = shlex.split(first.repair)
+    assert words == ["kgen", "render", "specs/hopper/a b.yaml", "-o", "else where/out/hopper"]
+    for output in check.render_all([Path(words[2])], Path(words[4]), mirror=False):
+        check.write(output)
+    assert check.check([spec], Path(folder)) == []
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -272,8 +326,10 @@ def test_nothing_partial_is_left_behind(tree):
 
 def test_a_folder_that_cannot_be_made_is_an_error_with_a_text(tree):
     (output,) = check.render_all([Path("specs/hopper/x.yaml")], Path("specs/hopper/x.yaml"))
-    with pytest.raises(KgenError, match=r"x\.yaml.*sample\.cu: (File exists|Not a directory)"):
+    with pytest.raises(NotADirectoryError) as caught:
         check.write(output)
+    where = "specs/hopper/x.yaml/hopper"
+    assert (caught.value.filename, caught.value.strerror) == (where, "not a folder")
 
 
 # --- finding --------------------------------------------------------------------------------------
@@ -292,9 +348,35 @@ def test_a_path_that_does_not_exist_is_an_error():
     assert str(caught.value) == "nowhere: no such spec file or folder"
 
 
+def test_a_folder_that_cannot_be_read_is_an_error(tree, monkeypatch):
+    scan = os.scandir
+
+    def locked(path):
+        if str(path).endswith("hopper"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", locked)
+    for action in (
+        lambda: check.find_specs([Path("specs")]),
+        lambda: check.check([], Path("generated")),
+    ):
+        with pytest.raises(PermissionError):
+            action()
+
+
+def test_a_folder_without_specs_is_an_error(tree):
+    Path("empty").mkdir()
+    with pytest.raises(KgenError) as caught:
+        check.find_specs([Path("specs"), Path("empty")])
+    assert str(caught.value) == "empty: no specs in this folder"
+
+
 @pytest.mark.parametrize(
     ("spec", "folder"),
     [
+        ("specs/../../outside/v6.yaml", "out"),
+        ("specs/a/../b/v6.yaml", "out/b"),
         ("specs/hopper/v6.yaml", "out/hopper"),
         ("/x/specs/v6.yaml", "out"),
         ("a/specs/b/specs/c/v6.yaml", "out/c"),

@@ -6,6 +6,7 @@ import os
 import re
 
 import pytest
+import reserve
 
 from kgen import check
 from kgen.errors import KgenError
@@ -51,6 +52,32 @@ def test_anything_but_a_plain_identifier_is_refused(refusal, written, shown):
 def test_keywords_and_names_of_generated_code_are_refused(refusal, word):
     first = refusal({"name: sample": f"name: {word}"}).split("\n")[0]
     assert first == f"v6.yaml:1:7: name: '{word}' is reserved in CUDA C++"
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("threadIdx", "blockIdx", "warpSize", "int4", "float2", "CUDA_R_16F", "cuda_runtime"),
+        *("assert", "NAN", "M_PI", "EOF", "fopen", "index", "stdin", "cabs", "write"),
+    ],
+)
+def test_names_of_headers_and_of_the_c_library_are_refused(refusal, word):
+    first = refusal({"name: sample": f"name: {word}"}).split("\n")[0]
+    assert first == f"v6.yaml:1:7: name: '{word}' is reserved in CUDA C++"
+
+
+def test_global_names_are_told_from_parameters_members_and_scopes():
+    text = """
+    # 1 "x.h"
+    typedef int number; struct point { int x; double (*get)(int); }; extern "C" { void f(int a); }
+    enum colour { red, green = 3 }; enum class shape { round }; namespace n { int inner; }
+    template <typename Type> Type twice(Type y); typedef void (*hook)(void *data);
+    inline int g(int b) { int local = 1; return local; } int last[3];
+    """
+    found = set(reserve.global_names(text))
+    names = {"number", "point", "f", "colour", "red", "green", "shape", "n", "twice", "hook", "g"}
+    assert names | {"last"} <= found
+    assert not {"x", "a", "get", "round", "inner", "data", "b", "local", "y"} & found
 
 
 def test_names_that_the_generated_file_declares_are_refused(source_of, code_only, refusal):
