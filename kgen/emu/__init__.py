@@ -12,9 +12,9 @@ what it found. It knows nothing of kgen's specs or templates.
 
 from __future__ import annotations
 
-from .api import DEFAULT_SCHEDULES, emulate, load_program
-from .launch import Launch, dump_launch, load_launch
-from .report import Coverage, Finding, Judgement, Report, judge
+from kgen.emu.api import DEFAULT_SCHEDULES, emulate, load_program
+from kgen.emu.launch import Launch, dump_launch, load_launch
+from kgen.emu.report import Coverage, Finding, Judgement, Report, judge
 
 __all__ = [
     "DEFAULT_SCHEDULES",

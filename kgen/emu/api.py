@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kgen.errors import EmulatorError
-
-from . import (
+from kgen.emu import (
     barrier_ops,
     bulk,
     carry_ops,
@@ -20,11 +18,12 @@ from . import (
     tma_store,
     wgmma,
 )
-from .grid import Grid
-from .launch import Launch
-from .parser import parse
-from .program import Program
-from .report import Coverage, Findings, Report, RunReport
+from kgen.emu.grid import Grid
+from kgen.emu.launch import Launch
+from kgen.emu.parser import parse
+from kgen.emu.program import Program
+from kgen.emu.report import Coverage, Findings, Report, RunReport
+from kgen.errors import EmulatorError
 
 DEFAULT_SCHEDULES = ("early", "late", "latestore", "random:1")
 MAX_CTAS = 1024  # all CTAs are resident: shared memory and its shadow take up to 2 MiB each

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import alu
+from kgen.emu import alu
 
 _BITWISE = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 

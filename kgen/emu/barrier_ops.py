@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .machine import Cluster, Fragment, Wait
-from .order import Knowledge
-from .program import BLOCKED, Handler, Outcome, Program, handles, require
-from .ptx import Instruction, Not
-from .registers import WARP_LANES
-from .shared_access import check_cta_exit
-from .sync import NamedBarrier
+from kgen.emu.machine import Cluster, Fragment, Wait
+from kgen.emu.order import Knowledge
+from kgen.emu.program import BLOCKED, Handler, Outcome, Program, handles, require
+from kgen.emu.ptx import Instruction, Not
+from kgen.emu.registers import WARP_LANES
+from kgen.emu.shared_access import check_cta_exit
+from kgen.emu.sync import NamedBarrier
 
 if TYPE_CHECKING:
-    from .grid import Grid
-    from .machine import Warp
+    from kgen.emu.grid import Grid
+    from kgen.emu.machine import Warp
 
 
 # ---------------------------------------------------------------- named barriers
@@ -133,7 +133,7 @@ def complete_named(grid: Grid, barrier: NamedBarrier, needed: int) -> None:
 
 def _warp_barrier(program: Program, instruction: Instruction, pc: int) -> Handler:
     """bar.warp.sync members: orders the lanes of a warp, which run in step anyway."""
-    from .lane_ops import check_members
+    from kgen.emu.lane_ops import check_members
 
     require(instruction, "warp", "sync")
     return check_members(program, instruction, instruction.operands[0], pc)

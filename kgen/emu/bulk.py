@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from . import global_access, mbarrier_rules
-from .atomics import combine, is_modelled
-from .machine import Fragment
-from .operation import bits_of
-from .order import AsyncOp
-from .program import Handler, Outcome, Program, UnmodelledError, handles, require
-from .ptx import Imm, Instruction
-from .shadow import Footprint, writer_of
-from .shared_access import in_bounds, note_remote, resolve
-from .tma import POISON, element_view, per_lane
+from kgen.emu import global_access, mbarrier_rules
+from kgen.emu.atomics import combine, is_modelled
+from kgen.emu.machine import Fragment
+from kgen.emu.operation import bits_of
+from kgen.emu.order import AsyncOp
+from kgen.emu.program import Handler, Outcome, Program, UnmodelledError, handles, require
+from kgen.emu.ptx import Imm, Instruction
+from kgen.emu.shadow import Footprint, writer_of
+from kgen.emu.shared_access import in_bounds, note_remote, resolve
+from kgen.emu.tma import POISON, element_view, per_lane
 
 if TYPE_CHECKING:
-    from .machine import Warp
+    from kgen.emu.machine import Warp
 
 
 _LOAD_MODIFIERS = (

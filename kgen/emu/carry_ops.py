@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .machine import Fragment
-from .operation import bits_of
-from .program import Handler, Outcome, Program, handles, require
-from .ptx import Instruction
+from kgen.emu.machine import Fragment
+from kgen.emu.operation import bits_of
+from kgen.emu.program import Handler, Outcome, Program, handles, require
+from kgen.emu.ptx import Instruction
 
 if TYPE_CHECKING:
-    from .machine import Warp
+    from kgen.emu.machine import Warp
 
 
 @handles("add.cc", "addc", "sub.cc", "subc")

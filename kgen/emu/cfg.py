@@ -8,9 +8,9 @@ control (it is set under a branch on which lanes part, and is still wanted where
 
 from __future__ import annotations
 
-from . import isa
-from .isa import Effects
-from .ptx import Instruction, Kernel
+from kgen.emu import isa
+from kgen.emu.isa import Effects
+from kgen.emu.ptx import Instruction, Kernel
 
 
 def ends_block(instruction: Instruction) -> bool:

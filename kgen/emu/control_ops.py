@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .machine import Fragment
-from .operation import bits_of
-from .program import ENDED, PARTED, YIELDED, Handler, Outcome, Program, handles, require
-from .ptx import Instruction, Mem, Vec
-from .stepper import RunStoppedError
+from kgen.emu.machine import Fragment
+from kgen.emu.operation import bits_of
+from kgen.emu.program import ENDED, PARTED, YIELDED, Handler, Outcome, Program, handles, require
+from kgen.emu.ptx import Instruction, Mem, Vec
+from kgen.emu.stepper import RunStoppedError
 
 if TYPE_CHECKING:
-    from .machine import Warp
+    from kgen.emu.machine import Warp
 
 
 @handles("bra")

@@ -10,9 +10,9 @@ from typing import cast
 
 import numpy as np
 
-from . import alu, numerics
-from .float_ops import saturate as clamp
-from .operation import INTEGER_TYPE, Operation, Row, bits_of, read, typed
+from kgen.emu import alu, numerics
+from kgen.emu.float_ops import saturate as clamp
+from kgen.emu.operation import INTEGER_TYPE, Operation, Row, bits_of, read, typed
 
 
 def convert(root: str, modifiers: list[str]) -> Operation | None:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import re
 
-from kgen.errors import EmulatorError
-
-from .operand_text import OperandParser, is_number
-from .ptx import (
+from kgen.emu.operand_text import OperandParser, is_number
+from kgen.emu.ptx import (
     Instruction,
     Kernel,
     Location,
@@ -19,7 +17,8 @@ from .ptx import (
     Sym,
     Variable,
 )
-from .tokens import Tokens, integer
+from kgen.emu.tokens import Tokens, integer
+from kgen.errors import EmulatorError
 
 _PERFORMANCE = {
     ".reqntid",

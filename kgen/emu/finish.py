@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .registers import SHARED_BASE
-from .report import Coverage
+from kgen.emu.registers import SHARED_BASE
+from kgen.emu.report import Coverage
 
 if TYPE_CHECKING:
-    from .grid import Grid
+    from kgen.emu.grid import Grid
 
 
 def deadlock_findings(grid: Grid) -> None:

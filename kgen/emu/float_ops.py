@@ -11,8 +11,8 @@ from math import isfinite
 
 import numpy as np
 
-from . import alu, numerics
-from .operation import Function, Operation, Row, typed
+from kgen.emu import alu, numerics
+from kgen.emu.operation import Function, Operation, Row, typed
 
 
 def half_operation(root: str, options: list[str], kind: str) -> Operation | None:

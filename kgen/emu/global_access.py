@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .memory import Allocation, granules_of
-from .order import HAPPENED, VISIBLE
-from .shadow import NOBODY, operation_of, writer_of
+from kgen.emu.memory import Allocation, granules_of
+from kgen.emu.order import HAPPENED, VISIBLE
+from kgen.emu.shadow import NOBODY, operation_of, writer_of
 
 if TYPE_CHECKING:
-    from .machine import Warp
-    from .order import AsyncOp
+    from kgen.emu.machine import Warp
+    from kgen.emu.order import AsyncOp
 
 
 def _distinct(allocation: Allocation, granules: np.ndarray) -> list[tuple[int, int, bool]]:

@@ -10,25 +10,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kgen.emu.finish import check_end, coverage_of, deadlock_findings, endless_findings
+from kgen.emu.launch import MAX_SHARED_BYTES, Launch
+from kgen.emu.machine import Cluster, Cta, Fragment, Wait, Warp
+from kgen.emu.memory import GlobalMemory
+from kgen.emu.order import AsyncOp, Knowledge
+from kgen.emu.params import Parameters
+from kgen.emu.program import BLOCKED, Program
+from kgen.emu.registers import WARP_LANES
+from kgen.emu.report import KINDS, Finding, Findings, RunReport
+from kgen.emu.sched import schedule as schedule_named
+from kgen.emu.stepper import RunStoppedError, can_run, turn
+from kgen.emu.sync import REGISTERS_PER_SM, launch_cap
+from kgen.emu.timeline import Timeline
+from kgen.emu.wgmma_state import WgmmaState
 from kgen.errors import EmulatorError
 
-from .finish import check_end, coverage_of, deadlock_findings, endless_findings
-from .launch import MAX_SHARED_BYTES, Launch
-from .machine import Cluster, Cta, Fragment, Wait, Warp
-from .memory import GlobalMemory
-from .order import AsyncOp, Knowledge
-from .params import Parameters
-from .program import BLOCKED, Program
-from .registers import WARP_LANES
-from .report import KINDS, Finding, Findings, RunReport
-from .sched import schedule as schedule_named
-from .stepper import RunStoppedError, can_run, turn
-from .sync import REGISTERS_PER_SM, launch_cap
-from .timeline import Timeline
-from .wgmma_state import WgmmaState
-
 if TYPE_CHECKING:
-    from .shadow import Footprint
+    from kgen.emu.shadow import Footprint
 
 
 class Grid:
@@ -113,7 +112,7 @@ class Grid:
         """A warp is about to learn something: its uncommitted products must have been in order
         before.
         """
-        from .wgmma import check_products
+        from kgen.emu.wgmma import check_products
 
         check_products(warp, warp.wgmma.open)
 
@@ -179,7 +178,7 @@ class Grid:
         warp.fragments.remove(fragment)
         self.version += 1
         if not warp.fragments:
-            from .barrier_ops import warp_ended
+            from kgen.emu.barrier_ops import warp_ended
 
             warp_ended(self, warp)
 

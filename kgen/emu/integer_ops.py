@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .bit_ops import bit_mask, extend, lookup3, permute
+from kgen.emu.bit_ops import bit_mask, extend, lookup3, permute
 
 Row = np.ndarray
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .ptx import Imm, Instruction, Mem, Operand, Pair, Reg, Vec, registers_of
+from kgen.emu.ptx import Imm, Instruction, Mem, Operand, Pair, Reg, Vec, registers_of
 
 _NO_RESULT = frozenset(
     [

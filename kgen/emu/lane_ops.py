@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .machine import Fragment
-from .operation import bits_of
-from .program import Handler, Outcome, Program, handles, require
-from .ptx import SINK, Instruction, Not, Operand, Pair
-from .registers import WARP_LANES
+from kgen.emu.machine import Fragment
+from kgen.emu.operation import bits_of
+from kgen.emu.program import Handler, Outcome, Program, handles, require
+from kgen.emu.ptx import SINK, Instruction, Not, Operand, Pair
+from kgen.emu.registers import WARP_LANES
 
 if TYPE_CHECKING:
-    from .machine import Warp
+    from kgen.emu.machine import Warp
 
 _LANES = np.arange(WARP_LANES)
 FULL_MASK = 0xFFFFFFFF

@@ -27,7 +27,7 @@ from kgen.emu.launch import (
 )
 from kgen.emu.launch_rules import array_problems, launch_problems, scalar_problems
 from kgen.emu.tensormap import TensorMap
-from kgen.emu.yaml_nodes import Node, Parser, Reader, Rejected, locate
+from kgen.emu.yaml_nodes import Node, Parser, Reader, RejectedError, locate
 from kgen.errors import EmulatorError
 
 
@@ -52,7 +52,7 @@ def read(path: Path) -> Launch:
     root = Node(reader, loaded, "", 1, 1)
     try:
         launch = _launch(root)
-    except Rejected:
+    except RejectedError:
         reader.fail()
     for field, what in launch_problems(launch):
         at = locate(root, field)
@@ -138,7 +138,7 @@ def _checked(node: Node, value: Any, problems: list[tuple[str, str]]) -> Any:
         at = locate(node, field)
         node.reader.report(f"{node.field}.{field}", what, at.line, at.column)
     if problems:
-        raise Rejected
+        raise RejectedError
     return value
 
 
@@ -149,10 +149,10 @@ def _arrays(node: Node) -> tuple[Array, ...]:
     for name in node.value:
         try:
             result.append(_array(str(name), node.child(name)))
-        except Rejected:
+        except RejectedError:
             bad = True
     if bad:
-        raise Rejected
+        raise RejectedError
     return tuple(result)
 
 
@@ -211,10 +211,10 @@ def _arguments(node: Node) -> tuple[Argument, ...]:
     for child in node.children():
         try:
             result.append(_one_of(child, choices))
-        except Rejected:
+        except RejectedError:
             bad = True
     if bad:
-        raise Rejected
+        raise RejectedError
     return tuple(result)
 
 

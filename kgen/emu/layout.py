@@ -94,11 +94,9 @@ def descriptor_addresses(
     if major == "k":
         byte = column * element_bytes
         linear = (row // 8) * desc.stride + (row % 8) * width
-        if desc.swizzle:
-            # K of one instruction is 32 bytes, which one swizzled row always holds: LBO is unused
-            linear = linear + byte
-        else:
-            linear = linear + (byte // 16) * desc.leading + byte % 16
+        # K of one instruction is 32 bytes, which one swizzled row holds: there LBO is unused.
+        within = byte if desc.swizzle else byte // 16 * desc.leading + byte % 16
+        linear = linear + within
     else:
         byte = row * element_bytes
         box, group = (desc.leading, desc.stride) if desc.swizzle else (desc.stride, desc.leading)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .cfg import ControlFlow
-from .lower_instruction import InstructionLowering
-from .operation import bits_of
-from .ptx import Kernel, Operand, Reg
-from .registers import RegisterFile
+from kgen.emu.cfg import ControlFlow
+from kgen.emu.lower_instruction import InstructionLowering
+from kgen.emu.operation import bits_of
+from kgen.emu.ptx import Kernel, Operand, Reg
+from kgen.emu.registers import RegisterFile
 
 _BATCH = 3  # fewer instructions than this are not worth a gather
 

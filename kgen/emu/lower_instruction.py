@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import inline, semantics
-from .isa import UNMODELLED_SPECIALS
-from .operation import Operation, bits_of
-from .ptx import Imm, Instruction, Operand, Pair, Reg, Special, Sym, Vec
-from .registers import SHARED_WINDOW, RegisterFile
+from kgen.emu import inline, semantics
+from kgen.emu.isa import UNMODELLED_SPECIALS
+from kgen.emu.operation import Operation, bits_of
+from kgen.emu.ptx import Imm, Instruction, Operand, Pair, Reg, Special, Sym, Vec
+from kgen.emu.registers import SHARED_WINDOW, RegisterFile
 
 _STORES = {"rows32": "R", "rows64": "Q", "rowsp": "P"}
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .operands import TileCache
-from .order import AsyncOp, Knowledge, OrderTracker
-from .registers import SHARED_BASE, WARP_LANES
-from .shadow import SharedShadow
-from .sync import ClusterBarrier, Mbarrier, NamedBarrier, RegisterPool
+from kgen.emu.operands import TileCache
+from kgen.emu.order import AsyncOp, Knowledge, OrderTracker
+from kgen.emu.registers import SHARED_BASE, WARP_LANES
+from kgen.emu.shadow import SharedShadow
+from kgen.emu.sync import ClusterBarrier, Mbarrier, NamedBarrier, RegisterPool
 
 if TYPE_CHECKING:
-    from .grid import Grid
-    from .wgmma_state import WgmmaCall
+    from kgen.emu.grid import Grid
+    from kgen.emu.wgmma_state import WgmmaCall
 
 _LANES = np.arange(WARP_LANES, dtype=np.uint32)
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .fragments import matrix_access, mma_a, mma_accumulator, mma_b
-from .isa import vector_items
-from .machine import Cta, Fragment
-from .numerics import decode_tile
-from .program import Handler, Outcome, Program, UnmodelledError, handles, require
-from .ptx import Instruction, Operand
-from .registers import WARP_LANES
-from .shadow import WORD, Footprint
-from .shared_access import check_mbarriers, in_bounds, resolve
-from .tensor_core import accumulate
+from kgen.emu.fragments import matrix_access, mma_a, mma_accumulator, mma_b
+from kgen.emu.isa import vector_items
+from kgen.emu.machine import Cta, Fragment
+from kgen.emu.numerics import decode_tile
+from kgen.emu.program import Handler, Outcome, Program, UnmodelledError, handles, require
+from kgen.emu.ptx import Instruction, Operand
+from kgen.emu.registers import WARP_LANES
+from kgen.emu.shadow import WORD, Footprint
+from kgen.emu.shared_access import check_mbarriers, in_bounds, resolve
+from kgen.emu.tensor_core import accumulate
 
 if TYPE_CHECKING:
-    from .machine import Warp
+    from kgen.emu.machine import Warp
 
 ROW_BYTES = 16  # of an 8 x 8 matrix of 16-bit elements
 

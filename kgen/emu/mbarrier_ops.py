@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .machine import Fragment, Wait
-from .mbarrier_rules import arrive, change_tx, complete, find, make, observe
-from .program import Handler, Outcome, Program, UnmodelledError, handles, require
-from .ptx import SINK, Instruction, Mem, Operand
-from .shadow import Footprint
-from .shared_access import in_bounds, resolve
-from .sync import MAX_COUNT, Mbarrier
+from kgen.emu.machine import Fragment, Wait
+from kgen.emu.mbarrier_rules import arrive, change_tx, complete, find, make, observe
+from kgen.emu.program import Handler, Outcome, Program, UnmodelledError, handles, require
+from kgen.emu.ptx import SINK, Instruction, Mem, Operand
+from kgen.emu.shadow import Footprint
+from kgen.emu.shared_access import in_bounds, resolve
+from kgen.emu.sync import MAX_COUNT, Mbarrier
 
 if TYPE_CHECKING:
-    from .machine import Warp
+    from kgen.emu.machine import Warp
 
 _SPACES = ("shared", "shared::cta", "shared::cluster", "b64")
 STATE_BITS = 20  # the opaque state of an arrival: phase, then pending arrivals before it

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .order import HAPPENED, AsyncOp, Knowledge
-from .registers import SHARED_BASE
-from .shared_access import resolve
-from .sync import MAX_TX, Mbarrier, Observation
+from kgen.emu.order import HAPPENED, AsyncOp, Knowledge
+from kgen.emu.registers import SHARED_BASE
+from kgen.emu.shared_access import resolve
+from kgen.emu.sync import MAX_TX, Mbarrier, Observation
 
 if TYPE_CHECKING:
-    from .machine import Cta, Warp
+    from kgen.emu.machine import Cta, Warp
 
 
 def find(warp: Warp, address: int, pc: int) -> Mbarrier | None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .launch import Array
-from .shadow import NOBODY
+from kgen.emu.launch import Array
+from kgen.emu.shadow import NOBODY
 
 GLOBAL_BASE = 0x0000_0010_0000_0000
 _SPACING = 1 << 21  # distance between allocations is a multiple of this

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from . import global_access
-from .machine import Cta, Fragment, Wait
-from .memory import Allocation
-from .operation import bits_of
-from .order import Knowledge
-from .program import UnmodelledError, require
-from .ptx import Instruction
-from .registers import PARAM_WINDOW, SHARED_WINDOW
-from .shadow import WORD, Footprint
-from .shared_access import check_mbarriers, in_bounds, resolve
+from kgen.emu import global_access
+from kgen.emu.machine import Cta, Fragment, Wait
+from kgen.emu.memory import Allocation
+from kgen.emu.operation import bits_of
+from kgen.emu.order import Knowledge
+from kgen.emu.program import UnmodelledError, require
+from kgen.emu.ptx import Instruction
+from kgen.emu.registers import PARAM_WINDOW, SHARED_WINDOW
+from kgen.emu.shadow import WORD, Footprint
+from kgen.emu.shared_access import check_mbarriers, in_bounds, resolve
 
 if TYPE_CHECKING:
-    from .machine import Warp
+    from kgen.emu.machine import Warp
 
 _HINTS = (
     *(f"L1::{hint}" for hint in ("evict_last", "evict_first", "evict_normal", "evict_unchanged")),

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .atomics import combine, is_modelled
-from .isa import vector_items
-from .machine import Fragment
-from .program import Handler, Outcome, Program, UnmodelledError, handles
-from .ptx import SINK, Instruction
-from .registers import WARP_LANES
+from kgen.emu.atomics import combine, is_modelled
+from kgen.emu.isa import vector_items
+from kgen.emu.machine import Fragment
+from kgen.emu.program import Handler, Outcome, Program, UnmodelledError, handles
+from kgen.emu.ptx import SINK, Instruction
+from kgen.emu.registers import WARP_LANES
 
 if TYPE_CHECKING:
-    from .machine import Warp
+    from kgen.emu.machine import Warp
 
-from .memory_access import (
+from kgen.emu.memory_access import (
     Access,
     Place,
     SharedPlace,

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .api import check_launch
-from .grid import Grid
-from .isa import single_constants
-from .launch import Launch
-from .program import Program
-from .ptx import Imm, Instruction, Kernel, Mem, Operand, Reg
+from kgen.emu.api import check_launch
+from kgen.emu.grid import Grid
+from kgen.emu.isa import single_constants
+from kgen.emu.launch import Launch
+from kgen.emu.program import Program
+from kgen.emu.ptx import Imm, Instruction, Kernel, Mem, Operand, Reg
 
 _DELETED = (
     *("fence", "membar", "bar.", "barrier.", "st.release", "red.release", "stmatrix"),

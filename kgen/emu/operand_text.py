@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 
+from kgen.emu.ptx import Imm, Mem, Not, Operand, Pair, Reg, Special, Sym, Vec
+from kgen.emu.tokens import Tokens, integer
 from kgen.errors import EmulatorError
-
-from .ptx import Imm, Mem, Not, Operand, Pair, Reg, Special, Sym, Vec
-from .tokens import Tokens, integer
 
 _SPECIAL = re.compile(
     r"%(tid|ntid|ctaid|nctaid|clusterid|nclusterid|cluster_ctaid|cluster_nctaid)\.[xyz]"

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .layout import Major, descriptor_addresses
-from .numerics import decode_tile
-from .shadow import UNIT, UNKNOWN, WORD, Footprint
+from kgen.emu.layout import Major, descriptor_addresses
+from kgen.emu.numerics import decode_tile
+from kgen.emu.shadow import UNIT, UNKNOWN, WORD, Footprint
 
 if TYPE_CHECKING:
-    from .machine import Cta
+    from kgen.emu.machine import Cta
 
 _MAX_CONTIGUOUS = 8  # footprints of more pieces than this are kept as lists of words
 

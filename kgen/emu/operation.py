@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import numerics
+from kgen.emu import numerics
 
 Row = np.ndarray
 CANONICAL_NAN = np.uint32(0x7FFFFFFF)  # what every f32 instruction makes of a NaN

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from .machine import Cta, Warp
-    from .shadow import Footprint
+    from kgen.emu.machine import Cta, Warp
+    from kgen.emu.shadow import Footprint
 
 HAPPENED, VISIBLE, ASYNC = 0, 1, 2
 

@@ -4,13 +4,12 @@ decoded.
 
 from __future__ import annotations
 
+from kgen.emu.launch import Launch, Pointer, Raw, Scalar, Struct
+from kgen.emu.memory import GlobalMemory
+from kgen.emu.ptx import Kernel
+from kgen.emu.registers import PARAM_WINDOW
+from kgen.emu.tensormap import TensorMap
 from kgen.errors import EmulatorError
-
-from .launch import Launch, Pointer, Raw, Scalar, Struct
-from .memory import GlobalMemory
-from .ptx import Kernel
-from .registers import PARAM_WINDOW
-from .tensormap import TensorMap
 
 TENSOR_MAP_BYTES = 128
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 
+from kgen.emu.entry import EntryParser, variable
+from kgen.emu.ptx import Module, Variable
+from kgen.emu.tokens import Tokens
 from kgen.errors import EmulatorError
-
-from .entry import EntryParser, variable
-from .ptx import Module, Variable
-from .tokens import Tokens
 
 _FILE = re.compile(
     r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.M

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 from xml.sax.saxutils import escape
 
-from .timeline import ENGINES
+from kgen.emu.timeline import ENGINES
 
 Event = dict[str, Any]
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from . import cfg, isa
-from .lower import Lowering, Run
-from .ptx import Instruction, Kernel, registers_of
-from .registers import RegisterFile
+from kgen.emu import cfg, isa
+from kgen.emu.lower import Lowering, Run
+from kgen.emu.ptx import Instruction, Kernel, registers_of
+from kgen.emu.registers import RegisterFile
 
 if TYPE_CHECKING:
-    from .machine import Fragment, Warp
+    from kgen.emu.machine import Fragment, Warp
 
 BLOCKED, PARTED, ENDED, YIELDED = "blocked", "parted", "ended", "yielded"
 Outcome = int | str | None  # the next instruction, one of the words above, or None for "go on"

@@ -15,9 +15,9 @@ from typing import Protocol
 
 import pytest
 
-from .api import DEFAULT_SCHEDULES, MAX_STEPS, emulate
-from .launch import Launch, load_launch
-from .report import Report
+from kgen.emu.api import DEFAULT_SCHEDULES, MAX_STEPS, emulate
+from kgen.emu.launch import Launch, load_launch
+from kgen.emu.report import Report
 
 
 class Emulate(Protocol):

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .cfg import ControlFlow
-from .isa import UNMODELLED_SPECIALS, VARYING_SPECIALS
-from .operation import bits_of
-from .ptx import SINK, Imm, Kernel, Mem, Operand, Reg, Special, Sym
+from kgen.emu.cfg import ControlFlow
+from kgen.emu.isa import UNMODELLED_SPECIALS, VARYING_SPECIALS
+from kgen.emu.operation import bits_of
+from kgen.emu.ptx import SINK, Imm, Kernel, Mem, Operand, Reg, Special, Sym
 
 if TYPE_CHECKING:
-    from .machine import Fragment, Warp
+    from kgen.emu.machine import Fragment, Warp
 
 WARP_LANES = 32
 # Windows of the generic address space. Values are the emulator's own; only their being disjoint

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from kgen.errors import EmulatorError
 
 if TYPE_CHECKING:
-    from .machine import Warp
-    from .order import AsyncOp
+    from kgen.emu.machine import Warp
+    from kgen.emu.order import AsyncOp
 
 SLICE = 512  # runs and instructions a warp may take in one turn
 

@@ -14,11 +14,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .bit_ops import PERMUTE_MODES, dot_product
-from .convert_ops import convert
-from .float_ops import FLOAT_ROOTS, float_operation, half_operation
-from .integer_ops import INTEGER, WIDE
-from .operation import INTEGER_TYPE, Function, Operation, bits_of, typed
+from kgen.emu.bit_ops import PERMUTE_MODES, dot_product
+from kgen.emu.convert_ops import convert
+from kgen.emu.float_ops import FLOAT_ROOTS, float_operation, half_operation
+from kgen.emu.integer_ops import INTEGER, WIDE
+from kgen.emu.operation import INTEGER_TYPE, Function, Operation, bits_of, typed
 
 
 def operation(opcode: str) -> Operation | None:

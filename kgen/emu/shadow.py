@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .order import ASYNC, HAPPENED, VISIBLE, AsyncOp, Knowledge
-from .registers import SHARED_BASE
+from kgen.emu.order import ASYNC, HAPPENED, VISIBLE, AsyncOp, Knowledge
+from kgen.emu.registers import SHARED_BASE
 
 if TYPE_CHECKING:
-    from .machine import Cta, Warp
+    from kgen.emu.machine import Cta, Warp
 
 WORD = 4
 PAGE = 1024

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .registers import SHARED_BASE, SHARED_WINDOW
+from kgen.emu.registers import SHARED_BASE, SHARED_WINDOW
 
 if TYPE_CHECKING:
-    from .machine import Cta, Warp
+    from kgen.emu.machine import Cta, Warp
 
 OFFSET_BITS = 24
 OFFSET_MASK = (1 << OFFSET_BITS) - 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from .program import BLOCKED, ENDED, PARTED, YIELDED, UnmodelledError
+from kgen.emu.program import BLOCKED, ENDED, PARTED, YIELDED, UnmodelledError
 
 if TYPE_CHECKING:
-    from .grid import Grid
-    from .machine import Fragment, Warp
+    from kgen.emu.grid import Grid
+    from kgen.emu.machine import Fragment, Warp
 
 
 class RunStoppedError(Exception):

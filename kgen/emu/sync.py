@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .order import HAPPENED, Knowledge
-from .registers import SHARED_BASE
+from kgen.emu.order import HAPPENED, Knowledge
+from kgen.emu.registers import SHARED_BASE
 
 if TYPE_CHECKING:
-    from .machine import Cta, Fragment, Warp
+    from kgen.emu.machine import Cta, Fragment, Warp
 
 Waiter = tuple["Warp", "Fragment"]
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .machine import Fragment, Wait
-from .operation import bits_of
-from .order import HAPPENED
-from .program import Handler, Outcome, Program, UnmodelledError, handles, require
-from .ptx import Imm, Instruction
-from .registers import SHARED_WINDOW, WARP_LANES
-from .shared_access import OFFSET_BITS, OFFSET_MASK
+from kgen.emu.machine import Fragment, Wait
+from kgen.emu.operation import bits_of
+from kgen.emu.order import HAPPENED
+from kgen.emu.program import Handler, Outcome, Program, UnmodelledError, handles, require
+from kgen.emu.ptx import Imm, Instruction
+from kgen.emu.registers import SHARED_WINDOW, WARP_LANES
+from kgen.emu.shared_access import OFFSET_BITS, OFFSET_MASK
 
 if TYPE_CHECKING:
-    from .machine import Warp
+    from kgen.emu.machine import Warp
 
 
 # ---------------------------------------------------------------- fences

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from .numerics import FORMATS, canonical_nan
+from kgen.emu.numerics import FORMATS, canonical_nan
 
 Accumulator = Literal["f32", "f16", "s32", "s32.satfinite"]
 

@@ -8,9 +8,9 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .grid import Grid
-    from .machine import Fragment, Wait, Warp
-    from .order import AsyncOp
+    from kgen.emu.grid import Grid
+    from kgen.emu.machine import Fragment, Wait, Warp
+    from kgen.emu.order import AsyncOp
 
 ENGINES = 1000  # thread numbers from here on are engines (TMA, wgmma), not warps
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .machine import Fragment
-from .memory import Allocation
-from .program import Program
-from .ptx import Mem
-from .registers import Getter
-from .shadow import WORD, Footprint
-from .tensormap import Box, TensorMap
+from kgen.emu.machine import Fragment
+from kgen.emu.memory import Allocation
+from kgen.emu.program import Program
+from kgen.emu.ptx import Mem
+from kgen.emu.registers import Getter
+from kgen.emu.shadow import WORD, Footprint
+from kgen.emu.tensormap import Box, TensorMap
 
 if TYPE_CHECKING:
-    from .machine import Warp
+    from kgen.emu.machine import Warp
 
 HINTS = (
     "L2::cache_hint",

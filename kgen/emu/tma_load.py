@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from . import mbarrier_rules
-from .machine import Cta, Fragment
-from .memory import Allocation
-from .order import AsyncOp, Knowledge
-from .program import Handler, Outcome, Program, handles, require
-from .ptx import Instruction, Mem
-from .shadow import UNIT, WORD, Footprint, writer_of
-from .shared_access import OFFSET_MASK, in_bounds, note_remote, resolve
-from .sync import Mbarrier
-from .tensormap import Box, TensorMap
+from kgen.emu import mbarrier_rules
+from kgen.emu.machine import Cta, Fragment
+from kgen.emu.memory import Allocation
+from kgen.emu.order import AsyncOp, Knowledge
+from kgen.emu.program import Handler, Outcome, Program, handles, require
+from kgen.emu.ptx import Instruction, Mem
+from kgen.emu.shadow import UNIT, WORD, Footprint, writer_of
+from kgen.emu.shared_access import OFFSET_MASK, in_bounds, note_remote, resolve
+from kgen.emu.sync import Mbarrier
+from kgen.emu.tensormap import Box, TensorMap
 
 if TYPE_CHECKING:
-    from .machine import Warp
+    from kgen.emu.machine import Warp
 
-from .tma import (
+from kgen.emu.tma import (
     HINTS,
     POISON_WORD,
     check_box,

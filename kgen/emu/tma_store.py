@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from . import global_access
-from .machine import Cta, Fragment
-from .memory import Allocation
-from .program import Handler, Outcome, Program, handles, require
-from .ptx import Instruction, Mem
-from .shared_access import in_bounds, resolve
-from .tensormap import Box, TensorMap
+from kgen.emu import global_access
+from kgen.emu.machine import Cta, Fragment
+from kgen.emu.memory import Allocation
+from kgen.emu.program import Handler, Outcome, Program, handles, require
+from kgen.emu.ptx import Instruction, Mem
+from kgen.emu.shared_access import in_bounds, resolve
+from kgen.emu.tensormap import Box, TensorMap
 
 if TYPE_CHECKING:
-    from .machine import Warp
+    from kgen.emu.machine import Warp
 
-from .tma import (
+from kgen.emu.tma import (
     HINTS,
     check_box,
     coordinates,
@@ -114,7 +114,7 @@ def _stored(
     inside = box.written & (index >= 0) & (index < memory.size)
     at, bits = index[inside], bits[inside]
     if reduction:
-        from .atomics import combine
+        from kgen.emu.atomics import combine
 
         bits = combine(reduction, tensor_map.dtype, memory[at], bits)
     memory[at] = bits

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .fragments import wgmma_a, wgmma_accumulator
-from .machine import Cta, Fragment, Wait
-from .numerics import decode_tile
-from .operands import Named, Tile, footprints
-from .order import AsyncOp
-from .program import Handler, Outcome, Program, UnmodelledError, handles, require
-from .ptx import Imm, Instruction, Reg, Vec
-from .shared_access import in_bounds
-from .tensor_core import accumulate, is_exact, round_sum
-from .wgmma_form import Form, parse_form
-from .wgmma_state import WgmmaCall
+from kgen.emu.fragments import wgmma_a, wgmma_accumulator
+from kgen.emu.machine import Cta, Fragment, Wait
+from kgen.emu.numerics import decode_tile
+from kgen.emu.operands import Named, Tile, footprints
+from kgen.emu.order import AsyncOp
+from kgen.emu.program import Handler, Outcome, Program, UnmodelledError, handles, require
+from kgen.emu.ptx import Imm, Instruction, Reg, Vec
+from kgen.emu.shared_access import in_bounds
+from kgen.emu.tensor_core import accumulate, is_exact, round_sum
+from kgen.emu.wgmma_form import Form, parse_form
+from kgen.emu.wgmma_state import WgmmaCall
 
 if TYPE_CHECKING:
-    from .grid import Grid
-    from .machine import Warp
+    from kgen.emu.grid import Grid
+    from kgen.emu.machine import Warp
 
 
 @handles("wgmma.mma_async")
@@ -159,9 +159,7 @@ def execute(operation: AsyncOp, call: WgmmaCall) -> None:
         warp.matrix32[form.accumulators] = new[:, 32 * index : 32 * index + 32]
 
 
-def _accumulate(
-    form: Form, a: np.ndarray, b: np.ndarray, old: np.ndarray, add: bool
-) -> np.ndarray:
+def _accumulate(form: Form, a: np.ndarray, b: np.ndarray, old: np.ndarray, add: bool) -> np.ndarray:
     """The product on registers: 32-bit words (registers, 128 lanes).
 
     Exact sums stay in the layout of the registers; others go through the matrix D.

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .operands import OperandShape
-from .program import Program, UnmodelledError
-from .ptx import Imm, Instruction, Operand, Reg, Vec
-from .tensor_core import ADDER, FP8_ADDER, Accumulator, Adder
+from kgen.emu.operands import OperandShape
+from kgen.emu.program import Program, UnmodelledError
+from kgen.emu.ptx import Imm, Instruction, Operand, Reg, Vec
+from kgen.emu.tensor_core import ADDER, FP8_ADDER, Accumulator, Adder
 
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)")
 _BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1}

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .order import AsyncOp, Knowledge
+from kgen.emu.order import AsyncOp, Knowledge
 
 if TYPE_CHECKING:
-    from .grid import Grid
-    from .machine import Warp
-    from .wgmma_form import Form
+    from kgen.emu.grid import Grid
+    from kgen.emu.machine import Warp
+    from kgen.emu.wgmma_form import Form
 
 
 @dataclass(eq=False)

@@ -15,7 +15,7 @@ from kgen.errors import Diagnostic, EmulatorError
 Parser = Callable[["Node"], Any]
 
 
-class Rejected(Exception):
+class RejectedError(Exception):
     """A field could not be read; its diagnostic is already recorded."""
 
 
@@ -28,7 +28,7 @@ class Node:
 
     def reject(self, what: str, field: str = "") -> NoReturn:
         self.reader.report(field or self.field, what, self.line, self.column)
-        raise Rejected
+        raise RejectedError
 
     def mapping(self, required: dict[str, Parser], optional: dict[str, Parser]) -> dict[str, Any]:
         """Parses every field; unknown and missing ones are reported, all of them."""
@@ -47,14 +47,14 @@ class Node:
                 continue
             try:
                 result[key] = parsers[key](self.child(key))
-            except Rejected:
+            except RejectedError:
                 bad = True
         for key in required:
             if key not in self.value:
                 self.reader.report(self.child_field(key), "missing", self.line, self.column)
                 bad = True
         if bad:
-            raise Rejected
+            raise RejectedError
         return result
 
     def child_field(self, key: Any) -> str:
@@ -106,8 +106,7 @@ def locate(node: Node, field: str) -> Node:
         if isinstance(value, CommentedMap) and key not in value and len(value) == 1:
             node = node.child(next(iter(value)))  # the kind of an argument
             value = node.value
-        if isinstance(value, CommentedMap) and key in value:
-            node = node.child(key)
-        elif isinstance(value, CommentedSeq) and isinstance(key, int) and key < len(value):
+        in_list = isinstance(value, CommentedSeq) and isinstance(key, int) and key < len(value)
+        if in_list or (isinstance(value, CommentedMap) and key in value):
             node = node.child(key)
     return node

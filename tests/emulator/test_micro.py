@@ -85,8 +85,9 @@ def difference(name: str, array: str, data: bytes) -> str:
         return f"{array}: digests differ"
     ours, theirs = (np.frombuffer(x, np.uint32) for x in (data, golden().results[name][array]))
     places = np.flatnonzero(ours != theirs)
-    rows = [f"{array}[{i}]: emulator {ours[i]:#010x}, hardware {theirs[i]:#010x}"
-            for i in places[:8]]
+    rows = [
+        f"{array}[{i}]: emulator {ours[i]:#010x}, hardware {theirs[i]:#010x}" for i in places[:8]
+    ]
     return "\n".join([f"{places.size} of {ours.size} words differ", *rows])
 
 

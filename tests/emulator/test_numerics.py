@@ -97,8 +97,11 @@ def test_encode_rounds_as_defined(name, rounding, data):
     if near:
         top = fmt.max_finite + 2
         code = data.draw(st.integers(0, top)) << fmt.container_shift
-        exact = float(nm.decode(np.array([min(code, fmt.max_finite << fmt.container_shift)],
-                                         fmt.unsigned), name)[0])
+        exact = float(
+            nm.decode(
+                np.array([min(code, fmt.max_finite << fmt.container_shift)], fmt.unsigned), name
+            )[0]
+        )
         next_code = min(code + (1 << fmt.container_shift), fmt.max_finite << fmt.container_shift)
         above = float(nm.decode(np.array([next_code], fmt.unsigned), name)[0])
         middle = np.float32((exact + above) / 2)
@@ -112,8 +115,9 @@ def test_encode_rounds_as_defined(name, rounding, data):
     got = nm.decode(nm.encode(np.array([x], np.float32), name, rounding), name)[0]
     if expected == "inf":
         assert np.isinf(got) or (not fmt.has_inf and np.isnan(got))
-        saturated = nm.decode(nm.encode(np.array([x], np.float32), name, rounding,
-                                        satfinite=True), name)[0]
+        saturated = nm.decode(
+            nm.encode(np.array([x], np.float32), name, rounding, satfinite=True), name
+        )[0]
         assert abs(float(saturated)) == PUBLISHED[name][3]
     else:
         assert isinstance(expected, Fraction)
@@ -131,9 +135,7 @@ def test_special_values():
     np.testing.assert_array_equal(
         nm.encode(x, "e5m2", satfinite=True), [0x7B, 0xFB, 0x7F, 0x7F, 0x80]
     )
-    np.testing.assert_array_equal(
-        nm.encode(x, "f16", relu=True), [0x7C00, 0, 0x7FFF, 0x7FFF, 0]
-    )
+    np.testing.assert_array_equal(nm.encode(x, "f16", relu=True), [0x7C00, 0, 0x7FFF, 0x7FFF, 0])
 
 
 def test_directed_roundings():
@@ -160,12 +162,20 @@ def test_tf32_truncates_on_read():
 @pytest.mark.parametrize(
     ("x", "bits", "signed", "rounding", "expected"),
     [
-        (2.5, 32, True, "rni", 2), (3.5, 32, True, "rni", 4), (-2.5, 32, True, "rzi", -2),
-        (-2.5, 32, True, "rmi", -3), (-2.5, 32, True, "rpi", -2), (-1.0, 32, False, "rzi", 0),
-        (3e9, 32, True, "rzi", 2**31 - 1), (3e9, 32, False, "rzi", 3 * 10**9),
-        (-3e9, 32, True, "rzi", -(2**31)), (300.0, 8, True, "rni", 127),
-        (300.0, 8, False, "rni", 255), (np.nan, 32, True, "rni", 0),
-        (np.nan, 64, True, "rni", -(2**63)), (np.inf, 64, False, "rzi", 2**64 - 1),
+        (2.5, 32, True, "rni", 2),
+        (3.5, 32, True, "rni", 4),
+        (-2.5, 32, True, "rzi", -2),
+        (-2.5, 32, True, "rmi", -3),
+        (-2.5, 32, True, "rpi", -2),
+        (-1.0, 32, False, "rzi", 0),
+        (3e9, 32, True, "rzi", 2**31 - 1),
+        (3e9, 32, False, "rzi", 3 * 10**9),
+        (-3e9, 32, True, "rzi", -(2**31)),
+        (300.0, 8, True, "rni", 127),
+        (300.0, 8, False, "rni", 255),
+        (np.nan, 32, True, "rni", 0),
+        (np.nan, 64, True, "rni", -(2**63)),
+        (np.inf, 64, False, "rzi", 2**64 - 1),
         (-np.inf, 16, True, "rzi", -(2**15)),
     ],
 )

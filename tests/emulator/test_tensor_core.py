@@ -16,8 +16,14 @@ HALVES, BYTES = ("f16", "f16"), ("s8", "s8")
 
 @pytest.mark.parametrize(
     ("a_dtype", "b_dtype", "k", "kind"),
-    [("f16", "f16", 16, "f32"), ("bf16", "bf16", 16, "f32"), ("e4m3", "e5m2", 32, "f32"),
-     ("tf32", "tf32", 8, "f32"), ("f16", "f16", 16, "f16"), ("u8", "s8", 32, "s32")],
+    [
+        ("f16", "f16", 16, "f32"),
+        ("bf16", "bf16", 16, "f32"),
+        ("e4m3", "e5m2", 32, "f32"),
+        ("tf32", "tf32", 8, "f32"),
+        ("f16", "f16", 16, "f16"),
+        ("u8", "s8", 32, "s32"),
+    ],
 )
 @pytest.mark.parametrize("accumulates", [False, True])
 def test_accumulate_is_exact_on_integers(a_dtype, b_dtype, k, kind, accumulates):
@@ -37,8 +43,10 @@ def test_accumulate_is_exact_on_integers(a_dtype, b_dtype, k, kind, accumulates)
         start, through_bits(a, a_dtype), through_bits(b, b_dtype), kind, (a_dtype, b_dtype)
     )
     c = np.zeros((64, 24), int) if d is None else d
-    expected = [[int(c[i, j]) + sum(int(a[i, x]) * int(b[j, x]) for x in range(k))
-                 for j in range(24)] for i in range(64)]
+    expected = [
+        [int(c[i, j]) + sum(int(a[i, x]) * int(b[j, x]) for x in range(k)) for j in range(24)]
+        for i in range(64)
+    ]
     np.testing.assert_array_equal(got, expected)
     assert got.dtype == (np.int32 if kind == "s32" else np.float32)
 
@@ -72,8 +80,15 @@ def toward_zero(x: Fraction, place: int) -> Fraction:
     return int(x / unit) * unit
 
 
-def reference(d: float, a: list[float], b: list[float], types: tuple[str, str],
-              kind: str, aligned: int, result: int) -> float:
+def reference(
+    d: float,
+    a: list[float],
+    b: list[float],
+    types: tuple[str, str],
+    kind: str,
+    aligned: int,
+    result: int,
+) -> float:
     """The published model, one element at a time."""
     terms = [(Fraction(d), exponent(Fraction(d), kind))]
     for x, y in zip(map(Fraction, a), map(Fraction, b), strict=True):
@@ -87,10 +102,15 @@ def reference(d: float, a: list[float], b: list[float], types: tuple[str, str],
 
 @pytest.mark.parametrize(
     ("types", "k", "kind", "adder"),
-    [(("f16", "f16"), 16, "f32", ADDER), (("bf16", "bf16"), 16, "f32", ADDER),
-     (("tf32", "tf32"), 8, "f32", ADDER), (("f16", "f16"), 16, "f16", ADDER),
-     (("e4m3", "e5m2"), 32, "f32", FP8_ADDER), (("e4m3", "e4m3"), 32, "f16", FP8_ADDER),
-     (("e4m3", "e5m2"), 32, "f32", ADDER)],
+    [
+        (("f16", "f16"), 16, "f32", ADDER),
+        (("bf16", "bf16"), 16, "f32", ADDER),
+        (("tf32", "tf32"), 8, "f32", ADDER),
+        (("f16", "f16"), 16, "f16", ADDER),
+        (("e4m3", "e5m2"), 32, "f32", FP8_ADDER),
+        (("e4m3", "e4m3"), 32, "f16", FP8_ADDER),
+        (("e4m3", "e5m2"), 32, "f32", ADDER),
+    ],
 )
 @pytest.mark.parametrize("spread", [1, 6])
 def test_against_rationals(types, k, kind, adder, spread):
@@ -98,16 +118,30 @@ def test_against_rationals(types, k, kind, adder, spread):
     rng = np.random.default_rng(17 + spread)
 
     def values(rows: int, columns: int, dtype: str) -> np.ndarray:
-        x = rng.standard_normal((rows, columns)) * 2.0 ** rng.integers(-spread, spread + 1,
-                                                                       (rows, columns))
+        x = rng.standard_normal((rows, columns)) * 2.0 ** rng.integers(
+            -spread, spread + 1, (rows, columns)
+        )
         return nm.decode(nm.encode(x.astype(np.float32), dtype), dtype)
 
     a, b = values(12, k, types[0]), values(10, k, types[1])
     d = values(12, 10, kind) * np.float32(8)
     assert not is_exact(d, a, b, adder)
     got = accumulate(d, a, b, kind, types, adder)
-    expected = [[reference(float(d[i, j]), a[i].tolist(), b[j].tolist(), types, kind,
-                           adder.aligned, adder.result) for j in range(10)] for i in range(12)]
+    expected = [
+        [
+            reference(
+                float(d[i, j]),
+                a[i].tolist(),
+                b[j].tolist(),
+                types,
+                kind,
+                adder.aligned,
+                adder.result,
+            )
+            for j in range(10)
+        ]
+        for i in range(12)
+    ]
     np.testing.assert_array_equal(got, np.array(expected, np.float32))
 
 

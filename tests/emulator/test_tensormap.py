@@ -181,19 +181,29 @@ def test_types_that_change_values():
 
 def test_fill_bits():
     assert f16_map().fill_bits == 0
-    for dtype, bits in (("f16", 0x7FF7), ("bf16", 0x7FF7), ("f32", 0x7FF77FF7),
-                        ("tf32", 0x7FF77FF7), ("f64", 0x7FF77FF77FF77FF7)):
+    for dtype, bits in (
+        ("f16", 0x7FF7),
+        ("bf16", 0x7FF7),
+        ("f32", 0x7FF77FF7),
+        ("tf32", 0x7FF77FF7),
+        ("f64", 0x7FF77FF77FF77FF7),
+    ):
         assert TensorMap(dtype, "A", (32,), (), (16,), oob_fill="nan").fill_bits == bits
 
 
 @pytest.mark.parametrize(
     ("dtype", "coords", "store", "reason"),
     [
-        ("f16", (8, 3), False, ""), ("f16", (-8, -3), False, ""), ("f16", (200, -40), False, ""),
+        ("f16", (8, 3), False, ""),
+        ("f16", (-8, -3), False, ""),
+        ("f16", (200, -40), False, ""),
         ("f16", (4, 3), False, "coordinate 0 is 4: 4 x 2 B = 8 B is not a multiple of 16"),
-        ("f16", (-1, 0), False, "coordinate 0 is -1"), ("u8", (8, 0), False, "8 x 1 B = 8 B"),
-        ("f32", (4, 0), True, ""), ("f32", (2, 0), True, "coordinate 0 is 2"),
-        ("f16", (-8, 0), True, "coordinate 0 is -8"), ("f16", (8, -3), True, "coordinate 1 is -3"),
+        ("f16", (-1, 0), False, "coordinate 0 is -1"),
+        ("u8", (8, 0), False, "8 x 1 B = 8 B"),
+        ("f32", (4, 0), True, ""),
+        ("f32", (2, 0), True, "coordinate 0 is 2"),
+        ("f16", (-8, 0), True, "coordinate 0 is -8"),
+        ("f16", (8, -3), True, "coordinate 1 is -3"),
     ],
 )
 def test_coordinates_that_the_hardware_refuses(dtype, coords, store, reason):

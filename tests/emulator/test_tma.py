@@ -193,8 +193,10 @@ def test_store_past_the_end_of_rows_that_do_not_end_on_16_bytes():
     assert np.array_equal(report.outputs["t"], expected)
 
 
-@pytest.mark.parametrize(("operation", "x", "y"), [(LOAD, 3, 0), (LOAD, -1, 0), ("store", 2, 0),
-                                                   ("store", -4, 0), ("store", 0, -1)])
+@pytest.mark.parametrize(
+    ("operation", "x", "y"),
+    [(LOAD, 3, 0), (LOAD, -1, 0), ("store", 2, 0), ("store", -4, 0), ("store", 0, -1)],
+)
 def test_coordinates_that_raise_an_illegal_instruction(operation, x, y):
     begin = BEGIN.format(x=x, y=y, sync="bar.sync 0;")
     if operation == "store":
