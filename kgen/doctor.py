@@ -26,6 +26,7 @@ def examine() -> list[Row]:
     return [
         _try("render, check, explain", _render),
         _try("build (private compilers)", _toolchain),
+        _try("verify --on emulator, emulate", _emulator),
         _try("build --emit so", _host_compiler),
         _try("verify and bench on a GPU", _gpu),
         _try("reference and cuBLAS by torch", _torch),
@@ -55,6 +56,18 @@ def _toolchain() -> str:
     if status.state != "installed":
         raise KgenError(f"{status.problem}; run: {toolchain.INSTALL_COMMAND}")
     return f"{status.release} in {status.home}"
+
+
+def _emulator() -> str:
+    from kgen.emu import Launch, emulate
+
+    ptx = (
+        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry probe()\n{\n    ret;\n}\n"
+    )
+    report = emulate(ptx, Launch("probe", (1, 1, 1), (32, 1, 1)), ("early",))
+    if report.verdict != "clean":
+        raise KgenError(f"a kernel that only returns is {report.verdict}")
+    return "runs PTX; a .cu or a spec also needs the private compilers"
 
 
 def _host_compiler() -> str:

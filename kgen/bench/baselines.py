@@ -19,7 +19,9 @@ def _torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise DeviceError("the baseline needs torch; fix: pip install 'kgen[gpu]'") from error
+        raise DeviceError(
+            "the baseline needs torch; fix: pip install cupy-cuda13x cuda-bindings torch"
+        ) from error
     return torch
 
 

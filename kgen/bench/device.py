@@ -10,10 +10,13 @@ from kgen.bench.baselines import TORCH_F16, TORCH_F32, torch_mm
 from kgen.bench.protocol import Bench, Contestant, Measurement, Reading, Settings, measure
 from kgen.bench.sampler import nvml_sampler
 from kgen.plan import KernelPlan
-from kgen.run import Arguments, Kernel
+from kgen.run import Kernel
 from kgen.verify import inputs
+from kgen.verify.buffers import PlacedMatrix, place_output
+from kgen.verify.device import arguments_of
 from kgen.verify.numbers import number_format
-from kgen.verify.problem import numerics_of
+from kgen.verify.problem import numerics_of, operand_in_memory, tile_of
+from kgen.verify.shapes import shape
 
 L2_MULTIPLE = 3  # the buffer sets together are at least this many L2 caches
 MINIMUM_SETS = 2
@@ -94,29 +97,39 @@ def contestants(
     import cupy
 
     numerics = numerics_of(plan)
-    formats = (numerics.a, numerics.b, numerics.output)
+    formats = (numerics.a, numerics.b, numerics.a)
     device = cupy.cuda.Device()
     cache = cupy.cuda.runtime.getDeviceProperties(device.id)["l2CacheSize"]
-    one_set = 2 * (problem.m * problem.k + problem.n * problem.k + problem.m * problem.n)
+    size = number_format(numerics.output).bytes
+    one_set = size * (problem.m * problem.k + problem.n * problem.k + problem.m * problem.n)
     sets = max(MINIMUM_SETS, -(-L2_MULTIPLE * cache // one_set))
+    layout = shape(tile_of(plan), problem.m, problem.n, problem.k, "timed")
     own, f32, f16 = [], [], []
     for index in range(sets):
         x = inputs.normal(problem.m, problem.n, problem.k, numerics, seed=seed + index, xp=cupy)
-        storage = number_format(numerics.output).storage
-        d = cupy.empty((problem.m, problem.n), dtype=storage)
-        own.append(kernel.prepare(_arguments(problem, x.a, x.b, d)))
-        f32.append(torch_mm(x.a, x.b, d, formats))
+        a, b = (operand_in_memory(plan, m, o, layout) for m, o in ((x.a, "a"), (x.b, "b")))
+        d = place_output(problem.m, problem.n, layout.ldd, numerics.output, xp=cupy)
+        own.append(kernel.prepare(arguments_of(layout, a, b, d)))
+        # torch multiplies the same memory, through transposed views where it is stored so; it
+        # writes the operands' type only, and gets a buffer of its own where D has another.
+        left, right = (_as_rows(plan, m, o) for m, o in ((a, "a"), (b, "b")))
+        out = d.view if numerics.output == numerics.a else cupy.empty_like(d.view, x.a.dtype)
+        f32.append(torch_mm(left, right, out, formats))
         if numerics.a == "f16":
-            f16.append(torch_mm(x.a, x.b, d, formats, f16_accumulation=True))
+            f16.append(torch_mm(left, right, out, formats, f16_accumulation=True))
     note = f"{numerics.accumulator} accumulation, {numerics.output} output"
-    baselines = [Contestant(TORCH_F32, tuple(f32), f"f32 accumulation, {numerics.output} output")]
+    baselines = [Contestant(TORCH_F32, tuple(f32), f"f32 accumulation, {numerics.a} output")]
     if f16:
-        baselines.append(Contestant(TORCH_F16, tuple(f16), "f16 accumulation, f16 output"))
+        baselines.append(
+            Contestant(TORCH_F16, tuple(f16), f"f16 accumulation, {numerics.a} output")
+        )
     return Contestant(plan.name, tuple(own), note), baselines
 
 
-def _arguments(p: Problem, a: Any, b: Any, d: Any) -> Arguments:
-    return Arguments(a.data.ptr, b.data.ptr, d.data.ptr, p.m, p.n, p.k, p.k, p.k, p.n)
+def _as_rows(plan: KernelPlan, placed: PlacedMatrix, operand: str) -> Any:
+    """The matrix with rows along M or N, whatever its order in memory."""
+    row = next(r for r in plan.maps if r.operand == operand)
+    return placed.view if row.inner == "k" else placed.view.T
 
 
 def bench_on_gpu(

@@ -63,26 +63,33 @@ def verify(
 
     if on not in ("auto", "gpu", "emulator"):
         raise KgenError(f"--on: {on} is not one of gpu, emulator, auto")
-    if on == "auto" and not shape and not _gpu_is_usable():
-        note("no usable GPU: verifying in the emulator")
-        on = "emulator"
+    if on == "auto":
+        why = _why_no_gpu(spec)
+        on = "emulator" if why and not shape else "gpu"
+        if on == "emulator":
+            note(f"verifying in the emulator: {why}")
     if on == "emulator":
         if shape:
             raise KgenError("--shape is for a GPU; the emulator's shapes follow from the tile")
-        verify_emulated(spec, schedules, toolchain, as_json, keep)
+        verify_emulated(spec, schedules, toolchain, as_json, keep, seed)
         return
+    if schedules or keep:
+        raise KgenError("--schedules and --keep are for the emulator: add --on emulator")
     _verify_on_gpu(spec, shape, seed, toolchain, as_json)
 
 
-def _gpu_is_usable() -> bool:
+def _why_no_gpu(spec: Path) -> str:
+    """Why the current device cannot run the kernel of a spec; empty if it can."""
+    from kgen import api
     from kgen.errors import DeviceError
-    from kgen.run.launch import import_cupy
+    from kgen.run.launch import require_device
 
+    plan = api.lower(api.load_spec(spec))
     try:
-        import_cupy()
-    except DeviceError:
-        return False
-    return True
+        require_device(plan)
+    except DeviceError as error:
+        return str(error)
+    return ""
 
 
 def _verify_on_gpu(
@@ -233,7 +240,7 @@ def demo(
     from kgen.cli.build_commands import describe_build
     from kgen.errors import DeviceError
     from kgen.paths import data_folder
-    from kgen.run.launch import import_cupy
+    from kgen.run.launch import require_device
 
     spec = spec or data_folder("specs") / "hopper" / "v6.yaml"
     plan = api.lower(api.load_spec(spec))
@@ -245,7 +252,7 @@ def demo(
     say("3. build")
     say(describe_build(plan, api.build(plan)))
     try:
-        import_cupy()
+        require_device(plan)
         import torch
 
         if not torch.cuda.is_available():

@@ -37,7 +37,7 @@ def emulate(
         Path | None, typer.Option(help="Write a Chrome trace (for Perfetto) of the first schedule.")
     ] = None,
     picture: Annotated[
-        Path | None, typer.Option(help="Draw the same timeline as an SVG file.")
+        Path | None, typer.Option(help="Draw CTAs 0 and 1 of the same timeline as SVG.")
     ] = None,
     target: Annotated[str, typer.Option(help="Target that a .cu is compiled for.")] = "sm_90a",
     as_json: Json = False,
@@ -66,7 +66,10 @@ def emulate(
     if picture is not None:
         write_whole(picture, svg(report.runs[0].timeline).encode())
     gaps = report.coverage.gaps()
-    lines = [str(report)]
+    lines = [
+        str(report),
+        "  values are not judged here: `kgen verify` compares them with the product",
+    ]
     if not report.outputs_agree:
         lines.append("  the schedules left different results")
     if gaps:
@@ -100,7 +103,12 @@ def _exit(verdict: str) -> None:
 
 
 def verify_emulated(
-    spec: Path, schedules: str | None, toolchain: str, as_json: bool, keep: Path | None = None
+    spec: Path,
+    schedules: str | None,
+    toolchain: str,
+    as_json: bool,
+    keep: Path | None = None,
+    seed: int = 0,
 ) -> None:
     """`kgen verify --on emulator`: every derived shape under every schedule, values bit for bit.
 
@@ -123,10 +131,11 @@ def verify_emulated(
         note(f"{state} {case.shape.label:<36} {len(case.report.schedules)} schedules")
 
     cases, judgement = emulator.verify_in_emulator(
-        plan, ptx, emulator.shapes_of(plan), chosen, registers, progress
+        plan, ptx, emulator.shapes_of(plan), chosen, registers, progress, seed
     )
     right = sum(case.passed for case in cases)
-    verdict = "error" if right < len(cases) and judgement.verdict == "clean" else judgement.verdict
+    wrong = any(case.wrong or not case.report.outputs_agree for case in cases)
+    verdict = "error" if wrong else judgement.verdict
     runs = sum(len(case.report.schedules) for case in cases)
     lines = [
         f"{plan.name}: {verdict}; {right} of {len(cases)} cases right in {runs} runs "
@@ -167,6 +176,6 @@ def _keep(folder: Path, plan: Any, ptx: str, registers: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{plan.name}.ptx").write_text(ptx)
     for shape in emulator.shapes_of(plan):
-        name = f"{shape.m}x{shape.n}x{shape.k}.ldd{shape.ldd}.launch.yaml"
+        name = f"{shape.m}x{shape.n}x{shape.k}.ld{shape.lda}-{shape.ldb}-{shape.ldd}.launch.yaml"
         dump_launch(emulator.launch_of(plan, shape, registers=registers), folder / name)
     note(f"PTX and launch descriptions are in {folder}")

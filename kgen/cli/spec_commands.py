@@ -82,7 +82,9 @@ def check(
     if not drifts:
         lines.append(f"{len(found)} specs, every generated file is up to date")
     if all(d.kind != "bad spec" for d in drifts):
-        lines += _stale_results(generated, folder)
+        stale = _stale_results(generated, folder)
+        data += [{"path": path, "kind": "stale result", "what": what} for path, what in stale]
+        lines += [f"{path}: stale result: {what}" for path, what in stale]
     else:
         lines.append("orphans and stale results are looked for when every spec is good")
     emit(as_json, data, "\n".join(lines))
@@ -92,9 +94,9 @@ def check(
         raise typer.Exit(EXIT_NO)
 
 
-def _stale_results(generated: Path, specs: Path) -> list[str]:
+def _stale_results(generated: Path, specs: Path) -> list[tuple[str, str]]:
     """Result files beside GENERATED whose kernel has changed since; a remark, not a drift."""
-    from kgen.bench.results import load_results, stale_results
+    from kgen.bench.results import load_results, result_path, stale_results
     from kgen.check import current_digests
 
     folder = generated.parent / "benchmarks" / "results"
@@ -102,7 +104,7 @@ def _stale_results(generated: Path, specs: Path) -> list[str]:
         return []
     stale = stale_results(load_results(folder), current_digests(specs))
     return [
-        f"{folder}: {r.kernel} on {r.gpu.name} is stale: it measured {r.source_digest}"
+        (str(result_path(folder, r.kernel, r.gpu.name)), f"it measured source {r.source_digest}")
         for r in stale
     ]
 

@@ -26,13 +26,29 @@ def import_cupy() -> Any:
     try:
         import cupy
     except ImportError as error:
-        raise DeviceError(f"cupy is not installed ({error}); pip install 'kgen[gpu]'") from error
+        raise DeviceError(
+            f"cupy is not installed ({error}); pip install cupy-cuda13x cuda-bindings torch"
+        ) from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise DeviceError(f"no usable GPU: {error}") from error
     if count == 0:
         raise DeviceError("no GPU is visible")
+    return cupy
+
+
+def require_device(plan: KernelPlan) -> Any:
+    """cupy, with a current device of the plan's target. Raises DeviceError saying what is there."""
+    cupy = import_cupy()
+    device = cupy.cuda.Device()
+    needed = "".join(map(str, plan.compute_capability))
+    if device.compute_capability != needed:
+        name = cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
+        raise DeviceError(
+            f"{plan.target} runs on compute capability {needed} ({plan.devices}) only; "
+            f"device {device.id} is {name}, {device.compute_capability}"
+        )
     return cupy
 
 
@@ -91,15 +107,7 @@ class Kernel:
 
     def __init__(self, plan: KernelPlan, cubin: Path) -> None:
         """Raises DeviceError when the current device cannot run the plan's target."""
-        cupy = import_cupy()
-        device = cupy.cuda.Device()
-        needed = "".join(map(str, plan.compute_capability))
-        if device.compute_capability != needed:
-            name = cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
-            raise DeviceError(
-                f"{plan.target} runs on compute capability {needed} ({plan.devices}) only; "
-                f"device {device.id} is {name}, {device.compute_capability}"
-            )
+        cupy = require_device(plan)
         self.plan = plan
         self._function = cupy.RawModule(path=str(cubin)).get_function(plan.name)
         self._function.max_dynamic_shared_size_bytes = plan.smem_bytes

@@ -9,12 +9,12 @@ from typing import Any
 from kgen.plan import KernelPlan
 from kgen.run import Arguments, Kernel
 from kgen.verify import inputs
-from kgen.verify.buffers import PlacedMatrix, place_operand, place_output
+from kgen.verify.buffers import PlacedMatrix, place_output
 from kgen.verify.check import check, make_reference
 from kgen.verify.gates import guard_gate, repeat_gate
 from kgen.verify.inputs import Operands
 from kgen.verify.outcome import Report
-from kgen.verify.problem import numerics_of, tile_of
+from kgen.verify.problem import device_address, numerics_of, operand_in_memory, tile_of
 from kgen.verify.shapes import Shape, derived_shapes, shape
 
 REPEATS = 20
@@ -87,12 +87,12 @@ def judge(
     import cupy
 
     numerics = numerics_of(plan)
-    a = _place(plan, operands.a, "a", one.lda, one.offset_a)
-    b = _place(plan, operands.b, "b", one.ldb, one.offset_b)
+    a = operand_in_memory(plan, operands.a, "a", one)
+    b = operand_in_memory(plan, operands.b, "b", one)
 
     def launch() -> PlacedMatrix:
         d = place_output(one.m, one.n, one.ldd, numerics.output, offset=one.offset_d, xp=cupy)
-        kernel.prepare(_arguments(one, a, b, d))()
+        kernel.prepare(arguments_of(one, a, b, d))()
         cupy.cuda.Device().synchronize()
         return d
 
@@ -105,20 +105,7 @@ def judge(
     return Case(one, replace(report, results=(*report.results, *extra)))
 
 
-def _place(plan: KernelPlan, matrix: Any, operand: str, ld: int, offset: int) -> PlacedMatrix:
-    """The operand in memory as the kernel's map of it wants: rows along K, or rows of K."""
-    row = next(r for r in plan.maps if r.operand == operand)
-    if row.inner == "k":
-        return place_operand(matrix, ld, row.dtype.name, offset=offset)
-    unit = plan.elements_per_16_bytes
-    return place_operand(
-        matrix.T, -(-matrix.shape[0] // unit) * unit, row.dtype.name, offset=offset
-    )
-
-
-def _arguments(one: Shape, a: PlacedMatrix, b: PlacedMatrix, d: PlacedMatrix) -> Arguments:
-    return Arguments(_address(a), _address(b), _address(d), one.m, one.n, one.k, a.ld, b.ld, d.ld)
-
-
-def _address(placed: PlacedMatrix) -> int:
-    return placed.buffer.data.ptr + placed.start * placed.buffer.itemsize
+def arguments_of(one: Shape, a: PlacedMatrix, b: PlacedMatrix, d: PlacedMatrix) -> Arguments:
+    """Launch arguments of placed matrices."""
+    where = [device_address(x) for x in (a, b, d)]
+    return Arguments(where[0], where[1], where[2], one.m, one.n, one.k, a.ld, b.ld, d.ld)

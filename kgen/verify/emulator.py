@@ -1,13 +1,14 @@
 """Runs a kernel in the emulator over its shapes: values bit for bit, and what the emulator finds.
 
-Operands are small integers, so that every partial sum is exact in any accumulator and the result
-does not depend on the order of additions. Nothing here needs a GPU.
+Operands are small integers of random sign, so that partial sums are exact in any accumulator (up to
+K = 2048 whatever the signs) and the result does not depend on the order of additions. Nothing here
+needs a GPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from kgen.plan import KernelPlan
 from kgen.plan import TensorMap as MapRow
 from kgen.run.arguments import Arguments, grid_tiles, problem_values, stores_by_tma
 from kgen.verify.numbers import from_float32, number_format, to_float32
-from kgen.verify.problem import tile_of
+from kgen.verify.problem import leading_dimension, tile_of
 from kgen.verify.shapes import Shape, emulator_shapes
 
 SCHEDULES = ("early", "late", "latestore", "starve", "random:1")
@@ -46,9 +47,12 @@ class EmulatedCase:
 
 
 def shapes_of(plan: KernelPlan) -> tuple[Shape, ...]:
-    """The emulator's shapes of a plan: those that launch something, base addresses aligned."""
-    plain = [replace(s, offset_a=0, offset_b=0, offset_d=0) for s in emulator_shapes(tile_of(plan))]
-    return tuple(dict.fromkeys(s for s in plain if s.m and s.n))
+    """The emulator's shapes of a plan that launch something.
+
+    Base addresses are left out: the emulator places the arrays itself.
+    """
+    found = emulator_shapes(tile_of(plan))
+    return tuple(s for s in found if s.m and s.n and not (s.offset_a or s.offset_b or s.offset_d))
 
 
 def launch_of(
@@ -62,11 +66,11 @@ def launch_of(
         ALIGNED, ALIGNED, ALIGNED, shape.m, shape.n, shape.k, shape.lda, shape.ldb, shape.ldd
     )
     present = [row for row in plan.maps if x.k > 0 or row.operand == "d"]
-    arrays = [_array(plan, row, x, seed + i) for i, row in enumerate(present)]
+    arrays = [_array(plan, row, shape, seed + i) for i, row in enumerate(present)]
     maps: list[Argument] = []
     for row in plan.maps:
         used = stores_by_tma(plan, x) if row.operand == "d" else x.k > 0
-        maps.append(_tensor_map(plan, row, x) if used else NO_MAP)
+        maps.append(_tensor_map(plan, row, shape) if used else NO_MAP)
     values = problem_values(plan, x)
     members = tuple(
         Pointer("d") if f.name == "d" else Scalar(_SCALARS[f.numpy], values[f.name])
@@ -83,30 +87,22 @@ def launch_of(
     )
 
 
-def _leading(plan: KernelPlan, row: MapRow, x: Arguments) -> int:
-    """Leading dimension of an operand as stored; shapes give it for K-major operands."""
-    if row.operand == "d" or row.inner == "k":
-        return getattr(x, row.ld)
-    unit = plan.elements_per_16_bytes
-    return -(-getattr(x, row.inner) // unit) * unit
-
-
-def _array(plan: KernelPlan, row: MapRow, x: Arguments, seed: int) -> Array:
+def _array(plan: KernelPlan, row: MapRow, x: Shape, seed: int) -> Array:
     largest = 2 if 4 * x.k <= EXACT_SUM else 1
     return Array(
         name=row.operand,
         dtype=row.dtype.name,
         shape=(getattr(x, row.outer), getattr(x, row.inner)),
         fill=Poison() if row.operand == "d" else Integers(-largest, largest, seed),
-        row_stride=_leading(plan, row, x),
+        row_stride=leading_dimension(plan, row, x),
         guard_bytes=GUARD_BYTES,
         role="out" if row.operand == "d" else "in",
     )
 
 
-def _tensor_map(plan: KernelPlan, row: MapRow, x: Arguments) -> TensorMap:
+def _tensor_map(plan: KernelPlan, row: MapRow, x: Shape) -> TensorMap:
     outer = getattr(x, row.outer)
-    stride = _leading(plan, row, x) * row.dtype.bytes if outer > 1 else 16
+    stride = leading_dimension(plan, row, x) * row.dtype.bytes if outer > 1 else 16
     return TensorMap(
         dtype=row.dtype.name,
         array=row.operand,
@@ -144,6 +140,7 @@ def verify_in_emulator(
     schedules: Iterable[str] = SCHEDULES,
     registers: int | None = None,
     progress: Callable[[EmulatedCase], None] = lambda case: None,
+    seed: int = 0,
 ) -> tuple[list[EmulatedCase], Judgement]:
     """Every shape under every schedule, and the verdict over all of them, coverage included.
 
@@ -152,7 +149,7 @@ def verify_in_emulator(
     program = load_program(ptx, plan.name)
     cases = []
     for shape in shapes:
-        launch = launch_of(plan, shape, registers=registers)
+        launch = launch_of(plan, shape, seed, registers)
         report = emulate(program, launch, schedules)
         cases.append(_judge(plan, launch, shape, report))
         progress(cases[-1])

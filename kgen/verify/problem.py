@@ -1,10 +1,13 @@
-"""What verification must know of a plan: its number formats, its tile, its ring."""
+"""What verification must know of a plan: number formats, tile, ring, operands in memory."""
 
 from __future__ import annotations
 
-from kgen.plan import KernelPlan
+from typing import Any
+
+from kgen.plan import KernelPlan, TensorMap
+from kgen.verify.buffers import PlacedMatrix, place_operand
 from kgen.verify.numbers import Numerics
-from kgen.verify.shapes import Tile
+from kgen.verify.shapes import Shape, Tile
 
 
 def numerics_of(plan: KernelPlan) -> Numerics:
@@ -27,3 +30,34 @@ def numerics_of(plan: KernelPlan) -> Numerics:
 def tile_of(plan: KernelPlan) -> Tile:
     """The tile and ring that shapes are derived from."""
     return Tile(*plan.tile, stages=plan.constant("kStages"))
+
+
+def leading_dimension(plan: KernelPlan, row: TensorMap, shape: Shape) -> int:
+    """Elements from row to row of an operand as stored.
+
+    Shapes give it for K-major operands; one that is not gets the same padding behind its own rows.
+    """
+    given = getattr(shape, row.ld)
+    if row.operand == "d" or row.inner == "k":
+        return given
+    unit = plan.elements_per_16_bytes
+    padding = given - max(1, -(-shape.k // unit)) * unit
+    return max(1, -(-getattr(shape, row.inner) // unit)) * unit + padding
+
+
+def operand_in_memory(plan: KernelPlan, matrix: Any, operand: str, shape: Shape) -> PlacedMatrix:
+    """An operand as the kernel's map of it wants: rows along M or N, or rows of K.
+
+    Shapes  matrix (M or N, K), numpy or cupy; the view of the result is its transpose for an
+            operand that is not K-major
+    """
+    row = next(r for r in plan.maps if r.operand == operand)
+    stored = matrix if row.inner == "k" else matrix.T
+    ld = leading_dimension(plan, row, shape)
+    offset = getattr(shape, f"offset_{operand}")
+    return place_operand(stored, ld, row.dtype.name, offset=offset)
+
+
+def device_address(placed: PlacedMatrix) -> int:
+    """Address of the matrix in a cupy buffer, also where it has no element."""
+    return placed.buffer.data.ptr + placed.start * placed.buffer.itemsize

@@ -42,7 +42,7 @@ def _import_torch() -> Any:
         import torch
     except ImportError as error:
         raise DeviceError(
-            "the reference of a GPU array needs torch; fix: pip install 'kgen[gpu]'"
+            "the reference of a GPU array needs torch; fix: install a CUDA build of it"
         ) from error
     return torch
 

@@ -1,6 +1,6 @@
 """Whole kernels in the emulator: shipped ones and variants clean and exact, planted faults found.
 
-`.ci/run` does the same under every schedule with `kgen verify --on emulator --schedules all`.
+`make long` runs the shipped ones under every schedule, and their mutants (tests/long.py).
 """
 
 from __future__ import annotations
