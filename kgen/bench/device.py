@@ -113,7 +113,8 @@ def contestants(
         # torch multiplies the same memory, through transposed views where it is stored so; it
         # writes the operands' type only, and gets a buffer of its own where D has another.
         left, right = (_as_rows(plan, m, o) for m, o in ((a, "a"), (b, "b")))
-        out = d.view if numerics.output == numerics.a else cupy.empty_like(d.view, x.a.dtype)
+        same = numerics.output == numerics.a
+        out = d.view if same else cupy.empty((problem.m, problem.n), dtype=x.a.dtype)
         f32.append(torch_mm(left, right, out, formats))
         if numerics.a == "f16":
             f16.append(torch_mm(left, right, out, formats, f16_accumulation=True))
