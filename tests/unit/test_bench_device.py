@@ -37,7 +37,7 @@ class Recorder:
 
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
-    module = strict_cupy()
+    module: Any = strict_cupy()
     runtime = SimpleNamespace(getDeviceProperties=lambda device: {"l2CacheSize": 1})
     module.cuda = SimpleNamespace(Device=lambda: SimpleNamespace(id=0), runtime=runtime)
     monkeypatch.setitem(sys.modules, "cupy", module)
