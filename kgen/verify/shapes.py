@@ -190,11 +190,15 @@ def emulator_shapes(tile: Tile) -> tuple[Shape, ...]:
     """The same mistakes in a few tiles: at most four, and K of at most three rings and a tile."""
     _checked(tile)
     k = tile.k + tile.k_step
-    odd = shape(tile, tile.m + 1, tile.n + 1, k, "four tiles, three of them cut; ldd is odd")
+    tall = shape(tile, tile.m + 1, 9, k, "two tiles down, the last row alone; ldd is odd")
+    wide = shape(tile, 9, tile.n + 1, k, "two tiles across, the last column alone; ldd is odd")
+    four = shape(tile, tile.m + 1, tile.n + tile.n_step, k, "four tiles, three of them cut")
     found = [
         *_empty(tile),
         shape(tile, 1, 8, tile.k, "M = 1, N = 8: less than one MMA in either direction"),
-        replace(odd, ldd=odd.n),
+        replace(tall, ldd=tall.n),
+        replace(wide, ldd=wide.n),
+        four,
         *(
             shape(tile, tile.m, tile.n, length, why)
             for length, why in k_lengths(tile)
