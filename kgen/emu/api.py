@@ -22,10 +22,12 @@ from kgen.emu.grid import Grid
 from kgen.emu.launch import Launch
 from kgen.emu.parser import parse
 from kgen.emu.program import Program
-from kgen.emu.report import Coverage, Findings, Report, RunReport
+from kgen.emu.registers import WARP_LANES
+from kgen.emu.report import Coverage, Findings, Report, RunReport, disagreements
+from kgen.emu.sched import starved
 from kgen.errors import EmulatorError
 
-DEFAULT_SCHEDULES = ("early", "late", "latestore", "random:1")
+DEFAULT_SCHEDULES = ("early", "late", "latestore", "starve", "random:1")
 MAX_CTAS = 1024  # all CTAs are resident: shared memory and its shadow take up to 2 MiB each
 MAX_STEPS = 10_000_000
 HANDLER_MODULES = (
@@ -97,6 +99,8 @@ def expand(
     names: list[str] = []
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     for name in schedules:
+        if not name.strip():
+            raise EmulatorError("schedules: an empty name")
         if name == "starve":
             grid = Grid(program, launch, "early", max_steps)
             grid.run()
@@ -104,8 +108,12 @@ def expand(
             names += starve_roles(program, launch, [warp.visited for warp in warps])
         elif name == "all":
             names += ["early", "late", "latestore", "random:1", "random:2"]
-            names += [f"starve:{number}" for number in range(-(-threads // 32))]
+            names += [f"starve:{number}" for number in range(-(-threads // WARP_LANES))]
         else:
+            victim = starved(name)
+            if victim is not None and victim >= -(-threads // WARP_LANES):
+                warps = -(-threads // WARP_LANES)
+                raise EmulatorError(f"schedules: {name}: a CTA of this launch has {warps} warps")
             names.append(name)
     return tuple(dict.fromkeys(names))
 
@@ -124,6 +132,8 @@ def emulate(
     Raises     EmulatorError for input that cannot be run; whatever the kernel does wrong is a
                finding
     """
+    if max_steps < 1:
+        raise EmulatorError(f"max_steps: {max_steps} is not positive")
     program = ptx if isinstance(ptx, Program) else load_program(ptx, launch.kernel)
     check_launch(program, launch)
     names = expand(schedules, program, launch, max_steps)
@@ -138,4 +148,6 @@ def emulate(
         coverage.merge(run.coverage)
         for finding in run.findings:
             findings.add(finding)
+    for finding in disagreements(runs):
+        findings.add(finding)
     return Report(program.kernel.name, names, list(findings), runs[0].outputs, coverage, runs)

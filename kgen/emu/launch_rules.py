@@ -12,6 +12,7 @@ from kgen.emu.launch import (
     SCALAR_TYPES,
     Argument,
     Array,
+    Constant,
     File,
     Integers,
     Launch,
@@ -23,6 +24,9 @@ from kgen.emu.launch import (
 from kgen.emu.tensormap import TensorMap
 from kgen.errors import EmulatorError
 
+_MAX_DIMENSIONS = 32
+_LARGEST = 1 << 1023  # an integer that still is a float64
+MAX_ARRAY_BYTES = 1 << 30  # a run holds several copies
 _MAX_BLOCK, _MAX_GRID = (1024, 1024, 64), (2**31 - 1, 65535, 65535)
 _EXACT = {"e4m3": 16, "e5m2": 8, "bf16": 256, "f16": 2048, "tf32": 2048}
 """Integers up to this magnitude are exact in the format."""
@@ -81,10 +85,16 @@ def array_problems(array: Array) -> list[Problem]:
     if array.dtype not in DTYPES:
         return [("dtype", f"{array.dtype!r} is none of {', '.join(DTYPES)}")]
     found: list[Problem] = []
-    if not array.shape or min(array.shape) < 1:
+    if len(array.shape) > _MAX_DIMENSIONS:
+        found.append(("shape", f"{len(array.shape)} dimensions, an array has {_MAX_DIMENSIONS}"))
+    elif not array.shape or min(array.shape) < 1:
         found.append(("shape", f"{list(array.shape)} needs at least one dimension, all positive"))
     elif array.row_stride is not None and array.row_stride < array.shape[-1]:
         found.append(("row_stride", f"{array.row_stride} is less than a row of {array.shape[-1]}"))
+    elif (size := array.nbytes) > MAX_ARRAY_BYTES:
+        found.append(("shape", f"{size} bytes are over the emulator's {MAX_ARRAY_BYTES}"))
+    if array.guard_bytes > MAX_ARRAY_BYTES:
+        found.append(("guard_bytes", f"{array.guard_bytes} is over {MAX_ARRAY_BYTES}"))
     if array.guard_bytes < 0:
         found.append(("guard_bytes", f"{array.guard_bytes} is negative"))
     if array.role not in ("in", "out", "inout"):
@@ -98,6 +108,10 @@ def array_problems(array: Array) -> list[Problem]:
             found.append(
                 ("fill.integers", f"{lo}..{hi} is not exact in {array.dtype} ({least}..{most})")
             )
+        if array.fill.seed < 0:
+            found.append(("fill.integers", f"seed {array.fill.seed} is negative"))
+    if isinstance(array.fill, Constant) and (what := _misfit(array.fill.value, array.dtype)):
+        found.append(("fill.constant", what))
     if isinstance(array.fill, File) and not array.fill.path:
         found.append(("fill.file", "an empty path"))
     return found
@@ -110,6 +124,17 @@ def _integer_range(dtype: str) -> tuple[int, int]:
         return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype[0] == "s" else (0, 2**bits - 1)
     most = _EXACT.get(dtype, 1 << (24 if dtype == "f32" else 53))
     return -most, most
+
+
+def _misfit(value: float, dtype: str) -> str:
+    """Why a number is not a value of the dtype, or nothing."""
+    if dtype[0] not in "su":
+        huge = isinstance(value, int) and abs(value) > _LARGEST
+        return f"{str(value)[:20]}... is over the range of {dtype}" if huge else ""
+    least, most = _integer_range(dtype)
+    if value != value or value in (float("inf"), -float("inf")) or value != int(value):
+        return f"{value} is not an integer, the type is {dtype}"
+    return "" if least <= value <= most else f"{value} does not fit {dtype} ({least}..{most})"
 
 
 def _arguments(launch: Launch) -> list[Problem]:
@@ -160,4 +185,6 @@ def scalar_problems(scalar: Scalar) -> list[Problem]:
             return [("value", f"{scalar.value} is not an integer, the type is {scalar.type}")]
         if not least <= scalar.value <= most:
             return [("value", f"{scalar.value} does not fit {scalar.type} ({least}..{most})")]
+    elif what := _misfit(scalar.value, scalar.type):
+        return [("value", what)]
     return []

@@ -27,7 +27,7 @@ from kgen.emu.launch import (
 )
 from kgen.emu.launch_rules import array_problems, launch_problems, scalar_problems
 from kgen.emu.tensormap import TensorMap
-from kgen.emu.yaml_nodes import Node, Parser, Reader, RejectedError, locate
+from kgen.emu.yaml_nodes import Node, Parser, Reader, RejectedError, locate, refuse_early
 from kgen.errors import EmulatorError
 
 
@@ -38,6 +38,7 @@ def read(path: Path) -> Launch:
     except (OSError, UnicodeDecodeError) as error:
         raise EmulatorError(f"{path}: {error}") from None
     reader = Reader(path, text)
+    refuse_early(reader, text)
     try:
         loaded = YAML(typ="rt").load(text)
     except MarkedYAMLError as error:

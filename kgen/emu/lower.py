@@ -14,8 +14,9 @@ import numpy as np
 
 from kgen.emu.cfg import ControlFlow
 from kgen.emu.lower_instruction import InstructionLowering
+from kgen.emu.operand_rules import operands_of
 from kgen.emu.operation import bits_of
-from kgen.emu.ptx import Kernel, Operand, Reg
+from kgen.emu.ptx import Instruction, Kernel, Operand, Reg
 from kgen.emu.registers import RegisterFile
 
 _BATCH = 3  # fewer instructions than this are not worth a gather
@@ -48,8 +49,12 @@ class Lowering(InstructionLowering):
         self.code = kernel.code
         self.flow = flow
         self.wgmma_registers = wgmma_registers
-        self.is_alu = [self.lower(instruction, False) is not None for instruction in kernel.code]
+        self.is_alu = [self._lowers(instruction) for instruction in kernel.code]
         self._runs: dict[tuple[int, bool], Run] = {}
+
+    def _lowers(self, instruction: Instruction) -> bool:
+        with operands_of(instruction):
+            return self.lower(instruction, False) is not None
 
     def run_at(self, pc: int, masked: bool) -> Run | None:
         """The run that starts at pc, or None if the instruction there is not ALU work."""

@@ -6,8 +6,9 @@ import numpy as np
 
 from kgen.emu import inline, semantics
 from kgen.emu.isa import UNMODELLED_SPECIALS
+from kgen.emu.operand_rules import OperandError
 from kgen.emu.operation import Operation, bits_of
-from kgen.emu.ptx import Imm, Instruction, Operand, Pair, Reg, Special, Sym, Vec
+from kgen.emu.ptx import Imm, Instruction, Not, Operand, Pair, Reg, Special, Sym, Vec
 from kgen.emu.registers import SHARED_WINDOW, RegisterFile
 
 _STORES = {"rows32": "R", "rows64": "Q", "rowsp": "P"}
@@ -139,6 +140,11 @@ class InstructionLowering:
         masked: bool,
     ) -> list[str] | None:
         texts: list[str] = []
+        narrow = instruction.root == "cvt"  # may read and write wider registers than its types
+        for operand, kind in zip(
+            (destination, *sources), (found.result, *found.sources), strict=True
+        ):
+            self._check_width(operand, bits_of(kind), narrow)
         for source, kind in zip(sources, found.sources, strict=True):
             text = self._text(source, bits_of(kind))
             if text is None:
@@ -165,6 +171,16 @@ class InstructionLowering:
         if line is None:
             line = f"copyto({out},{self._call(found, texts, rows)}{where},casting='unsafe')"
         return [prefix + line]
+
+    def _check_width(self, operand: Operand, bits: int, wider: bool) -> None:
+        if isinstance(operand, Not):
+            raise OperandError("'!' before an operand of an instruction that takes none")
+        self.registers.check_class(operand, bits)
+        if not isinstance(operand, Reg):
+            return
+        width = self.registers.slots[operand.name].bits
+        if width != max(width, bits) or (width == 64 and bits < 64 and not wider):
+            raise OperandError(f"{operand.name} has {width} bits, the instruction {bits}")
 
     @staticmethod
     def _where(guard: str, masked: bool) -> str:

@@ -14,6 +14,7 @@ from kgen.emu.fragments import matrix_access, mma_a, mma_accumulator, mma_b
 from kgen.emu.isa import vector_items
 from kgen.emu.machine import Cta, Fragment
 from kgen.emu.numerics import decode_tile
+from kgen.emu.operand_rules import OperandError
 from kgen.emu.program import Handler, Outcome, Program, UnmodelledError, handles, require
 from kgen.emu.ptx import Instruction, Operand
 from kgen.emu.registers import WARP_LANES
@@ -29,6 +30,11 @@ ROW_BYTES = 16  # of an 8 x 8 matrix of 16-bit elements
 
 def _matrices(instruction: Instruction) -> int:
     return next(n for n in (1, 2, 4) if instruction.has(f"x{n}"))
+
+
+def _check_count(found: list, count: int) -> None:
+    if len(found) != count:
+        raise OperandError(f"{len(found)} registers where the form has {count}")
 
 
 def _rows_in_shared(warp: Warp, pc: int, addresses: np.ndarray) -> tuple[Cta, np.ndarray] | None:
@@ -71,6 +77,7 @@ def store_matrix(program: Program, instruction: Instruction, pc: int) -> Handler
     layout = matrix_access(count, instruction.has("trans"))
     addresses = program.registers.addresses(instruction.operands[0])
     rows = [program.registers.row(item) for item in vector_items(instruction.operands[1])]
+    _check_count(rows, count)
 
     def run(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         lanes = addresses(warp, fragment)
@@ -114,6 +121,7 @@ def load_matrix(program: Program, instruction: Instruction, pc: int) -> Handler:
     layout = matrix_access(count, instruction.has("trans"))
     addresses = program.registers.addresses(instruction.operands[1])
     setters = [program.registers.setter(item) for item in vector_items(instruction.operands[0])]
+    _check_count(setters, count)
 
     def run(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         lanes = addresses(warp, fragment)
@@ -199,6 +207,7 @@ def multiply(program: Program, instruction: Instruction, pc: int) -> Handler:
         c_map.registers,
     ):
         raise UnmodelledError(f"{instruction.opcode}: register counts")
+    _check_count(setters, c_map.registers)
 
     def run(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         def matrix(getters: list, layout, width: int) -> np.ndarray:

@@ -78,9 +78,12 @@ def parse_access(instruction: Instruction, *extra: str) -> Access:
         space = "global"
     elif any(part.startswith("shared") for part in instruction.parts):
         space = "shared"
+    size = bits_of(instruction.type) // 8
+    if size not in (1, 2, 4, 8):
+        raise UnmodelledError(f"{instruction.opcode}: elements of type {instruction.type}")
     both = instruction.has("acq_rel")
     return Access(
-        bits_of(instruction.type) // 8, count, space,
+        size, count, space,
         both or instruction.has("acquire"), both or instruction.has("release"),
         instruction.has("relaxed") or instruction.has("volatile"),
     )  # fmt: skip

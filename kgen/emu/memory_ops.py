@@ -13,8 +13,9 @@ import numpy as np
 from kgen.emu.atomics import combine, is_modelled
 from kgen.emu.isa import vector_items
 from kgen.emu.machine import Fragment
+from kgen.emu.operand_rules import OperandError
 from kgen.emu.program import Handler, Outcome, Program, UnmodelledError, handles
-from kgen.emu.ptx import SINK, Instruction
+from kgen.emu.ptx import SINK, Instruction, Operand
 from kgen.emu.registers import WARP_LANES
 
 if TYPE_CHECKING:
@@ -36,11 +37,18 @@ from kgen.emu.memory_access import (
 )
 
 
-def _setters(program: Program, instruction: Instruction, size: int) -> Callable[..., None]:
+def _items(operand: Operand, access: Access) -> tuple[Operand, ...]:
+    items = vector_items(operand)
+    if len(items) != access.count:
+        raise OperandError(f"{len(items)} registers for {access.count} elements")
+    return items
+
+
+def _setters(program: Program, instruction: Instruction, access: Access) -> Callable[..., None]:
     """Writes (lanes, elements) into the destination registers; signed types are extended to the
     register.
     """
-    items = vector_items(instruction.operands[0])
+    items, size = _items(instruction.operands[0], access), access.size
     setters = [program.registers.setter(item) for item in items]
     signed = instruction.type[0] == "s" and size < 4
     width = np.uint64 if size == 8 else np.uint32
@@ -61,7 +69,7 @@ def _setters(program: Program, instruction: Instruction, size: int) -> Callable[
 def load(program: Program, instruction: Instruction, pc: int) -> Handler:
     access = parse_access(instruction)
     addresses = program.registers.addresses(instruction.operands[1])
-    put = _setters(program, instruction, access.size)
+    put = _setters(program, instruction, access)
 
     def run(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         chosen = addresses(warp, fragment)[active]
@@ -103,7 +111,7 @@ def store(program: Program, instruction: Instruction, pc: int) -> Handler:
         raise UnmodelledError(f"instruction {instruction.opcode}")
     access = parse_access(instruction)
     addresses = program.registers.addresses(instruction.operands[0])
-    values = _rows(program, vector_items(instruction.operands[1]), 8 * access.size)
+    values = _rows(program, _items(instruction.operands[1], access), 8 * access.size)
 
     def run(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         chosen = addresses(warp, fragment)[active]
@@ -133,9 +141,9 @@ def atomic(program: Program, instruction: Instruction, pc: int) -> Handler:
     has_result = instruction.root == "atom"
     pointer, *sources = instruction.operands[1:] if has_result else instruction.operands
     addresses = program.registers.addresses(pointer)
-    vectors = [_rows(program, vector_items(source), 8 * access.size) for source in sources]
+    vectors = [_rows(program, _items(source, access), 8 * access.size) for source in sources]
     put = (
-        _setters(program, instruction, access.size)
+        _setters(program, instruction, access)
         if has_result and instruction.operands[0] != SINK
         else None
     )

@@ -27,7 +27,7 @@ _DELETED = (
     *("cp.async.bulk", "cp.reduce.async.bulk"),
 )
 _ORDERING = ("fence", "membar", "bar", "wgmma", "mbarrier.try_wait", "cp.async.bulk.wait")
-_NOTHING = Instruction("pmevent", ())
+_NOTHING = Instruction("pmevent", (Imm(0),))
 
 
 Found = tuple[str, str, str]
@@ -100,7 +100,7 @@ def _changes(
 ) -> Iterator[tuple[str, Instruction]]:
     opcode, operands = instruction.opcode, instruction.operands
     if opcode.startswith(_DELETED) and not opcode.startswith("bar.warp"):
-        yield "delete", _like(instruction, _NOTHING.opcode, ())
+        yield "delete", _like(instruction, _NOTHING.opcode, _NOTHING.operands)
     if opcode.startswith("mbarrier.try_wait"):
         yield "skip", _like(instruction, "setp.eq.b32", (operands[0], Imm(0), Imm(0)))
         if instruction.has("parity"):

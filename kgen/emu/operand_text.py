@@ -18,6 +18,8 @@ _SPECIAL = re.compile(
     r"|dynamic_smem_size|total_smem_size|aggr_smem_size|envreg\d+|pm\d+)"
 )
 
+_MAX_DEPTH = 16
+
 
 def is_number(token: str) -> bool:
     return bool(token) and (token[0].isdigit() or (token[0] == "-" and token[1:2].isdigit()))
@@ -28,14 +30,24 @@ class OperandParser:
 
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
+        self.depth = 0  # operands that are being read
         self.names: list[dict[str, str]] = [{}]  # per open scope: written name -> unique name
 
     def operand(self) -> Operand:
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise EmulatorError(f"ptx:{self.tokens.line}: operands within operands")
+        try:
+            return self._operand()
+        finally:
+            self.depth -= 1
+
+    def _operand(self) -> Operand:
         tokens = self.tokens
         line = tokens.line
         token = tokens.next()
         if token in ("{", "("):
-            return Vec(self._list("}" if token == "{" else ")"))
+            return Vec(self.operands("}" if token == "{" else ")"))
         if token == "[":
             return self._address(line)
         if token == "!":
@@ -44,7 +56,7 @@ class OperandParser:
             value = self.operand()
             if isinstance(value, Imm) and not value.is_float:
                 return Imm(-value.value)
-            raise EmulatorError(f"PTX line {line}: '-' before something that is not an integer")
+            raise EmulatorError(f"ptx:{line}: '-' before something that is not an integer")
         operand = self.word(token, line)
         if tokens.peek() == "|":
             tokens.next()
@@ -54,14 +66,15 @@ class OperandParser:
             return Sym(operand.name, operand.offset + sign * integer(tokens.next(), line))
         return operand
 
-    def _list(self, stop: str) -> tuple[Operand, ...]:
+    def operands(self, stop: str) -> tuple[Operand, ...]:
+        """Operands with commas between them, and the token that ends them."""
+        tokens = self.tokens
         items: list[Operand] = []
-        while self.tokens.peek() != stop:
-            if self.tokens.peek() == ",":
-                self.tokens.next()
-                continue
+        while tokens.peek() != stop:
+            if items:
+                tokens.expect(",")
             items.append(self.operand())
-        self.tokens.next()
+        tokens.next()
         return tuple(items)
 
     def _address(self, line: int) -> Mem:
@@ -80,7 +93,7 @@ class OperandParser:
                 inner = self.operand()
                 coords += inner.items if isinstance(inner, Vec) else (inner,)
             else:
-                raise EmulatorError(f"PTX line {line}: unexpected {token!r} in an address")
+                raise EmulatorError(f"ptx:{line}: unexpected {token!r} in an address")
         return Mem(base, offset, coords)
 
     def word(self, token: str, line: int) -> Operand:
@@ -94,7 +107,7 @@ class OperandParser:
         if token == "WARP_SZ":
             return Imm(32)
         if token.startswith("%"):
-            raise EmulatorError(f"PTX line {line}: register {token} is not declared")
+            raise EmulatorError(f"ptx:{line}: register {token} is not declared")
         if not re.match(r"[A-Za-z_$]", token):
-            raise EmulatorError(f"PTX line {line}: unexpected {token!r} among the operands")
+            raise EmulatorError(f"ptx:{line}: unexpected {token!r} among the operands")
         return Sym(token)

@@ -13,7 +13,7 @@ from kgen.emu.tokens import Tokens
 from kgen.errors import EmulatorError
 
 _FILE = re.compile(
-    r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.M
+    r'^\s*\.file\s+(\d{1,9})\s+"([^"]*)"', re.M
 )  # nvcc writes these after the kernels that use them
 _LINKAGE = (".visible", ".weak", ".extern", ".common")
 
@@ -29,7 +29,7 @@ def parse(text: str) -> Module:
         if token == ".version":
             module.version = tokens.next()
         elif not module.version:
-            raise EmulatorError(f"PTX line {line}: not PTX: no .version before {token[:40]!r}")
+            raise EmulatorError(f"ptx:{line}: not PTX: no .version before {token[:40]!r}")
         elif token == ".target":
             module.target = tokens.next()
             while tokens.peek() == ",":  # options such as debug
@@ -55,11 +55,11 @@ def parse(text: str) -> Module:
         elif token in (".global", ".const", ".pragma", ".alias", ".tex"):
             tokens.until(";")
         else:
-            raise EmulatorError(f"PTX line {line}: unknown directive {token[:40]!r}")
+            raise EmulatorError(f"ptx:{line}: unknown directive {token[:40]!r}")
     if not module.version:
-        raise EmulatorError("PTX line 1: not PTX: the text is empty or has no .version")
+        raise EmulatorError("ptx:1: not PTX: the text is empty or has no .version")
     if not module.kernels:
-        raise EmulatorError(f"PTX line {tokens.last_line}: no .entry in this module")
+        raise EmulatorError(f"ptx:{tokens.last_line}: no .entry in this module")
     return module
 
 

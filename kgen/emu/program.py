@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kgen.emu import cfg, isa
+from kgen.emu import cfg, isa, operand_rules
 from kgen.emu.lower import Lowering, Run
 from kgen.emu.ptx import Instruction, Kernel, registers_of
-from kgen.emu.registers import RegisterFile
+from kgen.emu.registers import RegisterFile, UnmodelledError
 
 if TYPE_CHECKING:
     from kgen.emu.machine import Fragment, Warp
@@ -26,10 +26,6 @@ Handler = Callable[["Warp", "Fragment", np.ndarray], Outcome]
 Builder = Callable[["Program", Instruction, int], Handler]
 
 _BUILDERS: dict[str, Builder] = {}
-
-
-class UnmodelledError(Exception):
-    """This instruction, or one of its modifiers, is not modelled."""
 
 
 def handles(*prefixes: str) -> Callable[[Builder], Builder]:
@@ -63,6 +59,7 @@ class Program:
     """One kernel, ready to run."""
 
     def __init__(self, kernel: Kernel) -> None:
+        operand_rules.check(kernel)
         self.kernel = kernel
         self.code = kernel.code
         self.flow = cfg.ControlFlow(kernel)
@@ -129,12 +126,10 @@ class Program:
             self.unmodelled[pc] = f"instruction {instruction.opcode}"
             return None
         try:
-            handler = builder(self, instruction, pc)
+            with operand_rules.operands_of(instruction):
+                handler = builder(self, instruction, pc)
         except UnmodelledError as reason:
             self.unmodelled[pc] = str(reason)
-            return None
-        except (KeyError, AssertionError, IndexError, AttributeError) as reason:
-            self.unmodelled[pc] = f"operands of {instruction.opcode} ({reason})"
             return None
         if instruction.guard is None or instruction.root == "bra":
             return handler

@@ -14,6 +14,7 @@ import numpy as np
 
 from kgen.emu.cfg import ControlFlow
 from kgen.emu.isa import UNMODELLED_SPECIALS, VARYING_SPECIALS
+from kgen.emu.operand_rules import OperandError
 from kgen.emu.operation import bits_of
 from kgen.emu.ptx import SINK, Imm, Kernel, Mem, Operand, Reg, Special, Sym
 
@@ -28,6 +29,11 @@ PARAM_WINDOW = 0x7E00_0000_0000
 # The first 1024 bytes of shared memory belong to the system on sm_90 (facts: 1024 B reserved per
 # CTA).
 SHARED_BASE = 1024
+
+
+class UnmodelledError(Exception):
+    """This instruction, one of its modifiers or of its operands, is not modelled."""
+
 
 Getter = Callable[["Warp", "Fragment"], int]
 RowGetter = Callable[["Warp", "Fragment"], np.ndarray]
@@ -71,6 +77,12 @@ class RegisterFile:
             return not self.slots[operand.name].is_uniform
         return isinstance(operand, Special) and operand.name in VARYING_SPECIALS
 
+    def check_class(self, operand: Operand, bits: int) -> None:
+        """Predicates and numbers do not stand for each other."""
+        if isinstance(operand, Reg) and (self.slots[operand.name].bits == 1) != (bits == 1):
+            wanted = "a predicate" if bits == 1 else "a number"
+            raise OperandError(f"{operand.name} is not {wanted}")
+
     def constant(self, operand: Operand, bits: int) -> int | None:
         """The value of an operand that is the same in every CTA and warp, else None."""
         if isinstance(operand, Imm):
@@ -86,12 +98,16 @@ class RegisterFile:
         if isinstance(operand, Reg):
             slot = self.slots[operand.name]
             index = slot.index
+            self.check_class(operand, bits)
+            if slot.is_uniform and slot.bits > bits:  # the low part is meant
+                mask = (1 << bits) - 1
+                return lambda warp, fragment: fragment.uniform[index] & mask
             if slot.is_uniform:
                 return lambda warp, fragment: fragment.uniform[index]
             kind = slot.kind
             return lambda warp, fragment: int(getattr(warp, kind)[index][fragment.leader])
         if isinstance(operand, Special) and operand.name.startswith(UNMODELLED_SPECIALS):
-            raise KeyError(operand.name)
+            raise UnmodelledError(f"the special register {operand.name}")
         if isinstance(operand, Special):
             name = operand.name
             if name in VARYING_SPECIALS:
@@ -101,15 +117,18 @@ class RegisterFile:
             offset = self.shared[operand.name] + operand.offset
             return lambda warp, fragment: warp.cta.shared_window + offset
         value = self.constant(operand, bits)
-        if value is None:
-            raise KeyError(str(operand))
-        return lambda warp, fragment: value
+        if value is not None:
+            return lambda warp, fragment: value
+        if isinstance(operand, Sym):
+            raise UnmodelledError(f"the address of {operand.name}")
+        raise OperandError(f"not a value: {type(operand).__name__}")
 
     def row(self, operand: Operand, bits: int = 32) -> RowGetter:
         """Reads an operand as 32 lanes."""
         if isinstance(operand, Reg) and self.is_varying(operand):
             slot = self.slots[operand.name]
             kind, index = slot.kind, slot.index
+            self.check_class(operand, bits)
             return lambda warp, fragment: getattr(warp, kind)[index]
         if isinstance(operand, Special) and operand.name in VARYING_SPECIALS:
             name = operand.name
@@ -123,11 +142,11 @@ class RegisterFile:
         if operand == SINK:
             return lambda warp, fragment, active, value: None
         if not isinstance(operand, Reg):
-            raise KeyError(str(operand))
+            raise OperandError("the result is not a register")
         slot = self.slots.get(operand.name)
         if slot is None:  # declared, never read
             return lambda warp, fragment, active, value: None
-        kind, index = slot.kind, slot.index
+        kind, index, mask = slot.kind, slot.index, (1 << slot.bits) - 1
         if slot.is_uniform:
 
             def write_uniform(
@@ -135,7 +154,7 @@ class RegisterFile:
             ) -> None:
                 if isinstance(value, np.ndarray):
                     value = value[int(active.argmax())]
-                fragment.uniform[index] = int(value)  # type: ignore[call-overload]
+                fragment.uniform[index] = int(value) & mask  # type: ignore[call-overload]
 
             return write_uniform
 

@@ -51,6 +51,7 @@ KINDS: dict[str, Level] = {
     "registers": "error",  # setmaxnreg
     "wgmma-operands": "error",  # the four warps of a warpgroup disagree
     "trap": "error",
+    "schedules-disagree": "error",  # two schedules left different results
     "unmodelled": "incomplete",
     "partial-warp": "review",  # an .aligned or .sync instruction reached by part of a warp
     "exited-warps": "review",  # a barrier that completes only because warps have ended
@@ -74,11 +75,12 @@ class Finding:
     count: int = 1
 
     def __str__(self) -> str:
-        where = " ".join(part for part in (self.line, self.ptx, self.warp, self.bytes) if part)
+        parts = (self.line, self.ptx, self.warp, self.bytes)
+        where = ": " + " ".join(part for part in parts if part) if any(parts) else ""
         other = f" [other: {self.other}]" if self.other and self.other not in self.text else ""
         times = f" (x{self.count})" if self.count > 1 else ""
         schedule = f" under {self.schedule}" if self.schedule else ""
-        return f"{self.level}: {self.kind}: {self.text}{other}: {where}{schedule}{times}"
+        return f"{self.level}: {self.kind}: {self.text}{other}{where}{schedule}{times}"
 
 
 class Findings:
@@ -122,6 +124,35 @@ class RunReport:
     warp_instructions: int
     seconds: float
     timeline: list[dict[str, object]] = field(default_factory=list)
+
+
+_STOPPED = frozenset(["deadlock", "endless", "trap", "unmodelled"])
+"""Findings after which a run has no results."""
+
+
+def disagreements(runs: Sequence[RunReport]) -> list[Finding]:
+    """One finding per array in which runs left different bits, with the first element that
+    differs. Runs that stopped on the way are not compared.
+    """
+    ended = [run for run in runs if not any(f.kind in _STOPPED for f in run.findings)]
+    found: list[Finding] = []
+    for name, values in ended[0].outputs.items() if ended else ():
+        for run in ended[1:]:
+            other = run.outputs[name]
+            places = np.argwhere(values != other)
+            if not len(places):
+                continue
+            place = tuple(int(i) for i in places[0])
+            digits = 2 + 2 * values.itemsize
+            text = (
+                f"{name}{list(place)} is {int(values[place]):#0{digits}x} under "
+                f"{ended[0].schedule}, {int(other[place]):#0{digits}x} under {run.schedule}; "
+                f"{len(places)} elements differ"
+            )
+            kind = "schedules-disagree"
+            found.append(Finding(kind, KINDS[kind], text, schedule=run.schedule))
+            break
+    return found
 
 
 @dataclass
@@ -187,13 +218,8 @@ class Report:
 
     @property
     def outputs_agree(self) -> bool:
-        """Whether every schedule left the same bits."""
-        first = self.runs[0].outputs if self.runs else {}
-        return all(
-            np.array_equal(values, run.outputs[name])
-            for run in self.runs[1:]
-            for name, values in first.items()
-        )
+        """Whether every schedule that ran to its end left the same bits."""
+        return not disagreements(self.runs)
 
     def to_json(self) -> str:
         return json.dumps(

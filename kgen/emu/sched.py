@@ -99,6 +99,16 @@ class Random(Late):
         return next(operation for operation in pending if operation.pipe == chosen.pipe)
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 20
+
+
+def starved(name: str) -> int | None:
+    """The warp of a name such as "starve:3"."""
+    base, _, argument = name.partition(":")
+    return int(argument) if base == "starve" and _is_number(argument) else None
+
+
 def schedule(name: str) -> Schedule:
     """The schedule of a name such as "late" or "random:7"."""
     base, _, argument = name.partition(":")
@@ -108,10 +118,11 @@ def schedule(name: str) -> Schedule:
         return Late(name)
     if base == "latestore" and not argument:
         return LateStore(name)
-    if base == "starve" and argument.isdigit():
-        return Starve(name, int(argument))
-    if base == "random" and (argument.isdigit() or not argument):
+    victim = starved(name)
+    if victim is not None:
+        return Starve(name, victim)
+    if base == "random" and (_is_number(argument) or name == "random"):
         return Random(name, int(argument or 0))
     raise EmulatorError(
-        f"schedules: {name!r} is none of early, late, latestore, starve:<warp>, random:<seed>"
+        f"schedules: {name[:60]!r} is none of early, late, latestore, starve:<warp>, random:<seed>"
     )

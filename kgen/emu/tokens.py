@@ -18,6 +18,8 @@ _TOKEN = re.compile(
     re.S | re.X,
 )
 
+_MAX_DIGITS = 70  # of a constant of 64 bits, binary with its prefix
+
 
 class Tokens:
     """The token stream; every read past the end is an error that names the last line."""
@@ -34,7 +36,7 @@ class Tokens:
             line += match.group(kind).count("\n")
             position = match.end()
         if rest := text[position:].strip():
-            raise EmulatorError(f"PTX line {line}: not PTX: {rest.splitlines()[0][:60]!r}")
+            raise EmulatorError(f"ptx:{line}: not PTX: {rest.splitlines()[0][:60]!r}")
         self.last_line = line
 
     def peek(self, ahead: int = 0) -> str:
@@ -52,7 +54,7 @@ class Tokens:
     def next(self) -> str:
         if self.done:
             raise EmulatorError(
-                f"PTX line {self.last_line}: the text stops in the middle of a statement"
+                f"ptx:{self.last_line}: the text stops in the middle of a statement"
             )
         self.at += 1
         return self.items[self.at - 1][0]
@@ -61,7 +63,7 @@ class Tokens:
         line = self.line
         got = self.next()
         if got != token:
-            raise EmulatorError(f"PTX line {line}: expected {token!r}, found {got!r}")
+            raise EmulatorError(f"ptx:{line}: expected {token!r}, found {got!r}")
 
     def until(self, stop: str) -> list[str]:
         out: list[str] = []
@@ -89,8 +91,13 @@ def integer(token: str, line: int) -> int:
     """An integer or float constant as bits."""
     body = token.rstrip("U")
     try:
+        if len(body) > _MAX_DIGITS:
+            raise ValueError
         if body[:2].lower() in ("0f", "0d"):
             return int(body[2:], 16)
-        return int(body, 0) if not re.fullmatch(r"-?0\d+", body) else int(body, 8)
+        value = int(body, 0) if not re.fullmatch(r"-?0\d+", body) else int(body, 8)
     except ValueError:
-        raise EmulatorError(f"PTX line {line}: {token!r} is not a number") from None
+        raise EmulatorError(f"ptx:{line}: {token[:40]!r} is not a number") from None
+    if not -(1 << 63) <= value < 1 << 64:
+        raise EmulatorError(f"ptx:{line}: {token} does not fit 64 bits")
+    return value

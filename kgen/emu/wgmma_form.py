@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kgen.emu.operand_rules import OperandError
 from kgen.emu.operands import OperandShape
 from kgen.emu.program import Program, UnmodelledError
 from kgen.emu.ptx import Imm, Instruction, Operand, Reg, Vec
@@ -79,16 +80,19 @@ def parse_form(program: Program, instruction: Instruction) -> Form:
         negate=bool(scales) and int(np.prod(scales)) < 0,
         a=OperandShape(64, k, atype, size, "mn" if trans_a else "k"),
         b=OperandShape(n, k, btype, size, "mn" if trans_b else "k"),
-        a_registers=_rows(program, a_operand) if from_registers else None,
-        accumulators=_rows(program, instruction.operands[0]),
+        a_registers=_rows(program, a_operand, 4) if from_registers else None,
+        accumulators=_rows(program, instruction.operands[0], n // (4 if dtype == "f16" else 2)),
     )
 
 
-def _rows(program: Program, operand: Operand) -> np.ndarray:
+def _rows(program: Program, operand: Operand, count: int) -> np.ndarray:
     """Rows of matrix32 that a register vector names."""
     assert isinstance(operand, Vec)
+    if len(operand.items) != count:
+        raise OperandError(f"{len(operand.items)} registers where the form has {count}")
     rows = []
     for item in operand.items:
-        assert isinstance(item, Reg) and program.registers.slots[item.name].kind == "rows32"
+        if not isinstance(item, Reg) or program.registers.slots[item.name].kind != "rows32":
+            raise OperandError("the matrix is not in registers of 32 bits")
         rows.append(program.registers.slots[item.name].index)
     return np.array(rows)

@@ -8,9 +8,22 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
+    Event,
+    NodeEvent,
+    ScalarEvent,
+)
 
 from kgen.errors import Diagnostic, EmulatorError
+
+_MAX_DEPTH, _MAX_PLAIN = 16, 400
+_DATE = re.compile(r"\d{4}-\d\d?-\d\d?")
 
 Parser = Callable[["Node"], Any]
 
@@ -87,7 +100,7 @@ class Reader:
     """One file: its text, and the diagnostics so far."""
 
     def __init__(self, path: Path, text: str) -> None:
-        self.path, self.lines = path, text.splitlines()
+        self.path, self.lines = path, text.split("\n")
         self.found: list[Diagnostic] = []
 
     def report(self, field: str, what: str, line: int, column: int) -> None:
@@ -97,6 +110,47 @@ class Reader:
     def fail(self) -> NoReturn:
         self.found.sort(key=lambda d: (d.line, d.column))
         raise EmulatorError("\n".join(map(str, self.found)))
+
+
+def refuse_early(reader: Reader, text: str) -> None:
+    """What a launch has no use for, found before any value is built: anchors, aliases, tags,
+    merges, deep nesting, and scalars that the loader would choke on.
+    """
+    depth = 0
+    try:
+        for event in YAML(typ="rt").parse(text):
+            what = _refusal(event)
+            depth += isinstance(event, CollectionStartEvent)
+            depth -= isinstance(event, CollectionEndEvent)
+            if depth > _MAX_DEPTH:
+                what = f"nested deeper than {_MAX_DEPTH}"
+            if what:
+                mark = event.start_mark
+                reader.report("", what, mark.line + 1, mark.column + 1)
+                reader.fail()
+    except YAMLError:
+        return  # the loader reports it
+
+
+def _refusal(event: Event) -> str:
+    """Why an event cannot be part of a launch, or nothing."""
+    if isinstance(event, AliasEvent):
+        return "an alias; write the value out"
+    if not isinstance(event, NodeEvent):
+        return ""
+    if event.anchor is not None:
+        return "an anchor; write the value out"
+    if event.tag is not None:
+        return f"a tag, {event.tag}"
+    if not isinstance(event, ScalarEvent) or event.style is not None:
+        return ""
+    if event.value == "<<":
+        return "a merge; write the keys out"
+    if _DATE.match(event.value):
+        return f"{event.value[:20]}: a launch has no dates; quote it if it is text"
+    if len(event.value) > _MAX_PLAIN and re.fullmatch(r"[-+0-9a-fA-FxXob_.:]*", event.value):
+        return f"a number of {len(event.value)} characters"
+    return ""
 
 
 def locate(node: Node, field: str) -> Node:

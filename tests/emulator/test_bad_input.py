@@ -74,9 +74,27 @@ def test_required_block_and_cluster():
         emulate(source, one_kernel.launch(32))
 
 
-def test_unknown_schedule():
-    with pytest.raises(EmulatorError, match="schedules: 'fast' is none of early"):
-        emulate(mini.PTX, mini.launch(), ("fast",))
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("fast", "'fast' is none of early"),
+        ("random:²", "'random:²' is none of early"),
+        ("random:" + "9" * 5000, "is none of early"),
+        ("starve:-1", "'starve:-1' is none of early"),
+        ("starve:99", "starve:99: a CTA of this launch has 5 warps"),
+        ("starve:5", "starve:5: a CTA of this launch has 5 warps"),
+        ("", "an empty name"),
+    ],
+)
+def test_unknown_schedule(name, message):
+    with pytest.raises(EmulatorError, match=f"schedules: .*{message}|schedules: {message}"):
+        emulate(mini.PTX, mini.launch(), ("early", name))
+
+
+@pytest.mark.parametrize("steps", [0, -1])
+def test_no_steps(steps):
+    with pytest.raises(EmulatorError, match=f"max_steps: {steps} is not positive"):
+        emulate(mini.PTX, mini.launch(), ("early",), steps)
 
 
 @pytest.mark.parametrize(

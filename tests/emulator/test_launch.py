@@ -326,3 +326,41 @@ def test_a_wrong_member_of_a_struct_is_placed(tmp_path, member, what):
         load_launch(path)
     assert f"{path}:7:" in str(error.value)
     assert what in str(error.value)
+
+
+BASE = "kernel: k\ngrid: [1]\nblock: [32]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("arguments: " + "[" * 3000 + "]" * 3000, "4:27: nested deeper than 16"),
+        ("registers: " + "9" * 5000, "4:12: a number of 5000 characters"),
+        ("registers: 2001-99-01", "4:12: 2001-99-01: a launch has no dates"),
+        ("<<: {registers: 3}", "4:1: a merge"),
+        ("arrays: {a: &x {dtype: f32, shape: [9]}, b: *x}", "4:13: an anchor"),
+        ("registers: !!int 3", "4:12: a tag"),
+        ("arrays: {a: {dtype: f32, shape: [99999999999, 9999]}}", "4:33: arrays.a.shape: 39995"),
+        ("arrays: {a: {dtype: u8, shape: [" + "1," * 99 + "1]}}", "4:32: arrays.a.shape: 100 dim"),
+        ("arrays: {a: {dtype: u8, shape: [1], guard_bytes: 2000000000}}", "guard_bytes: 2"),
+        ("arrays: {a: {dtype: u8, shape: [1], fill: {constant: .inf}}}", "inf is not an integer"),
+        ("arrays: {a: {dtype: u8, shape: [1], fill: {constant: 256}}}", "256 does not fit u8"),
+        ("arrays: {a: {dtype: f32, shape: [1], fill: {constant: " + "9" * 399 + "}}}", "over the"),
+        ("arrays: {a: {dtype: u8, shape: [1], fill: {integers: {lo: 0, hi: 1, seed: -1}}}}", "-1"),
+        ("arguments: [{scalar: {type: f32, value: " + "9" * 399 + "}}]", "over the range of f32"),
+    ],
+)  # fmt: skip
+def test_hostile_values_are_refused_at_their_place(tmp_path, text, message):
+    path = tmp_path / "launch.yaml"
+    path.write_text(BASE + text)
+    with pytest.raises(EmulatorError) as raised:
+        load_launch(path)
+    assert str(raised.value).startswith(f"{path}:4:") and message in str(raised.value)
+
+
+def test_the_line_shown_is_the_line_meant(tmp_path):
+    """U+2028 inside a text is no line break."""
+    path = tmp_path / "launch.yaml"
+    path.write_text('kernel: "a\u2028b"\ngrid: [1]\nblock: [1]\nregisters: many\n', "utf-8")
+    with pytest.raises(EmulatorError, match="(?s):4:12: registers: expected.*| registers: many"):
+        load_launch(path)

@@ -1,6 +1,6 @@
 """Replays the micro-tests in the emulator and compares with what an H200 left in memory.
 
-The golden file comes from micro/capture.py; without it only the emulator's own verdicts are tested.
+The golden file is tracked and comes from micro/capture.py; without it these tests fail.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ NOT_MODELLED: frozenset[str] = frozenset()
 FAULTS = goldens.load(GOLDEN).failures if GOLDEN.exists() else {}
 """Cases that raise a fault on the hardware, and so leave no values to compare."""
 
-needs_golden = pytest.mark.skipif(not GOLDEN.exists(), reason="no micro/golden.npz: run capture.py")
+
+def test_the_golden_file_is_there():
+    assert GOLDEN.exists(), "no micro/golden.npz: restore it, or run capture.py on an H200"
 
 
 @cache
@@ -49,7 +51,6 @@ def modelled(case: Case) -> bool:
     return case.launch.kernel not in NOT_MODELLED
 
 
-@needs_golden
 @pytest.mark.parametrize("name", CASES)
 def test_verdict(name):
     """Every kernel is a good citizen, except those that say otherwise or fault on the hardware."""
@@ -71,7 +72,6 @@ COMPARABLE = [
 ]
 
 
-@needs_golden
 @pytest.mark.parametrize("name", COMPARABLE)
 def test_equals_the_hardware(name):
     case = CASES[name]
@@ -91,7 +91,6 @@ def difference(name: str, array: str, data: bytes) -> str:
     return "\n".join([f"{places.size} of {ours.size} words differ", *rows])
 
 
-@needs_golden
 def test_the_golden_file_is_of_these_kernels():
     assert golden().modules == {m: goldens.module_digest(ptx_text(m)) for m in MODULES}
     assert set(golden().results) | set(golden().failures) == set(CASES)
@@ -100,7 +99,6 @@ def test_the_golden_file_is_of_these_kernels():
     assert GOLDEN.stat().st_size < 300_000
 
 
-@needs_golden
 def test_the_hardware_gave_up_where_the_emulator_sees_a_deadlock():
     for name, case in CASES.items():
         if case.waits_forever:

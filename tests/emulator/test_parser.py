@@ -83,8 +83,8 @@ def test_functions_and_debug_sections_are_read_over():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "PTX line 1: not PTX"),
-        ("int main() { return 0; }", "PTX line 1: not PTX"),
+        ("", "ptx:1: not PTX"),
+        ("int main() { return 0; }", "ptx:1: not PTX"),
         (".version 8.0\n.target sm_90a\n", "no .entry"),
         (mini.PTX[:1500], "stops in the middle"),
         (mini.PTX[: mini.PTX.index("DONE:")], "stops in the middle"),
@@ -93,7 +93,7 @@ def test_functions_and_debug_sections_are_read_over():
         (one_kernel.text("    add.u32 %r1, %r0, #;"), "not PTX"),
         (
             ".version 8.0\n.target sm_90a\n.nonsense x;\n",
-            "PTX line 3: unknown directive '.nonsense'",
+            "ptx:3: unknown directive '.nonsense'",
         ),
     ],
 )

@@ -37,7 +37,7 @@ def run_tests(folder: Path, schedules: int, *options: str) -> str:
 
 def test_fixture(tmp_path):
     """A clean kernel passes, a finding fails the test with its text, an allowed one does not."""
-    output = run_tests(tmp_path, 4)
+    output = run_tests(tmp_path, 7)
     assert "1 failed, 2 passed" in output, output
     assert "error: missing-proxy-fence" in output
 

@@ -109,6 +109,31 @@ def test_picture_of_a_timeline():
     assert {"CTA 0 warp 4: TMA load", "CTA 0 TMA", "CTA 0 wgmma"} <= texts
 
 
+TICKETS = """
+    ld.param.u64 %rd2, [out];
+    atom.global.add.u32 %r1, [%rd2+4], 1;
+    st.global.u32 [%rd0], %r1;
+"""
+
+
+def test_schedules_that_disagree_are_an_error():
+    """Each thread stores its ticket: which warp comes first shows in the result."""
+    report = one_kernel.report(TICKETS, threads=64, schedules=("early", "starve:0"))
+    (finding,) = report.findings
+    assert finding.kind == "schedules-disagree" and finding.level == "error"
+    assert finding.text.startswith("out[0] is 0x0000004000000000 under early, 0x")
+    assert finding.text.endswith("under starve:0; 64 elements differ")
+    assert report.verdict == "error" and not report.outputs_agree
+    assert json.loads(report.to_json())["verdict"] == "error"
+    assert judge([report]).verdict == "error"
+    assert one_kernel.report(TICKETS, threads=64).verdict == "clean"
+
+
+def test_a_run_that_stopped_has_no_results_to_compare():
+    report = one_kernel.report(TICKETS + "    trap;", 64, ("early", "starve:0"))
+    assert {finding.kind for finding in report.findings} == {"trap"} and report.outputs_agree
+
+
 def test_same_input_same_report():
     """Seeded schedules and findings are reproducible."""
     broken = mini.broken(("bar.sync 1, 128;", ""))
