@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +32,8 @@ def emulate(
         int, typer.Option(help="Warp-instructions after which a run is stopped.")
     ] = 10_000_000,
     outputs: Annotated[
-        Path | None, typer.Option(help="Write every output array as bits into this .npz file.")
+        Path | None,
+        typer.Option(help="Write every output D as bits, named array_D, into this .npz file."),
     ] = None,
     timeline: Annotated[
         Path | None, typer.Option(help="Write a Chrome trace (for Perfetto) of the first schedule.")
@@ -60,7 +62,9 @@ def emulate(
     traced = timeline is not None or picture is not None
     report = run(ptx, description, chosen, max_steps, traced)
     if outputs is not None:
-        np.savez(outputs, allow_pickle=False, **report.outputs)
+        buffer = io.BytesIO()
+        np.savez(buffer, **{f"array_{name}": bits for name, bits in report.outputs.items()})
+        write_whole(outputs, buffer.getvalue())
     if timeline is not None:
         write_whole(timeline, chrome_trace(report.runs[0].timeline).encode())
     if picture is not None:
@@ -115,6 +119,7 @@ def verify_emulated(
     keep  folder for the PTX and one launch description per shape, which `kgen emulate` takes
     """
     from kgen import api
+    from kgen.emu.api import DEFAULT_SCHEDULES
     from kgen.verify import emulator
 
     plan = api.lower(api.load_spec(spec))
@@ -122,7 +127,7 @@ def verify_emulated(
     build: dict[str, Any] = {"compiler": compiler, "toolchain": toolchain}
     registers = api.build(plan, **build).resources[0].registers
     ptx = api.build(plan, emit="ptx", line_info=True, **build).data.decode()
-    chosen = tuple(schedules.split(",")) if schedules else emulator.SCHEDULES
+    chosen = tuple(schedules.split(",")) if schedules else DEFAULT_SCHEDULES
     if keep is not None:
         _keep(keep, plan, ptx, registers)
 

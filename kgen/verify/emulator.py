@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kgen.emu import Judgement, Launch, Report, emulate, judge, load_program
+from kgen.emu.api import DEFAULT_SCHEDULES
 from kgen.emu.launch import Argument, Array, Integers, Pointer, Poison, Raw, Scalar, Struct
 from kgen.emu.tensormap import TensorMap
 from kgen.plan import KernelPlan
@@ -22,7 +23,6 @@ from kgen.verify.numbers import from_float32, number_format, to_float32
 from kgen.verify.problem import leading_dimension, tile_of
 from kgen.verify.shapes import Shape, emulator_shapes
 
-SCHEDULES = ("early", "late", "latestore", "starve", "random:1")
 EXACT_SUM = 2048  # of an f16 accumulator, the narrowest
 GUARD_BYTES = 4096
 ALIGNED = 1 << 20  # a stand-in address; the emulator places the arrays itself
@@ -137,7 +137,7 @@ def verify_in_emulator(
     plan: KernelPlan,
     ptx: str,
     shapes: Iterable[Shape],
-    schedules: Iterable[str] = SCHEDULES,
+    schedules: Iterable[str] = DEFAULT_SCHEDULES,
     registers: int | None = None,
     progress: Callable[[EmulatedCase], None] = lambda case: None,
     seed: int = 0,
