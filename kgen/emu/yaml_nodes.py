@@ -140,8 +140,9 @@ def _refusal(event: Event) -> str:
         return ""
     if event.anchor is not None:
         return "an anchor; write the value out"
-    if event.tag is not None:
-        return f"a tag, {event.tag}"
+    tag = event.tag if isinstance(event, (ScalarEvent, CollectionStartEvent)) else None
+    if tag is not None:
+        return f"a tag, {tag}"
     if not isinstance(event, ScalarEvent) or event.style is not None:
         return ""
     if event.value == "<<":

@@ -52,7 +52,7 @@ def tokens_changed(generator: random.Random) -> str:
 
 def operands_changed(generator: random.Random) -> str:
     """One instruction with another opcode, or with operands that are not its own."""
-    lines = mini.PTX.split("\n")
+    lines: list[str] = [*mini.PTX.split("\n")]
     place = generator.choice([i for i, line in enumerate(lines) if LINE.match(line)])
     match = LINE.match(lines[place])
     assert match is not None
