@@ -176,6 +176,8 @@ class InstructionLowering:
         if isinstance(operand, Not):
             raise OperandError("'!' before an operand of an instruction that takes none")
         self.registers.check_class(operand, bits)
+        if isinstance(operand, Special) and bits == 64 and self.registers.is_varying(operand):
+            raise OperandError(f"{operand.name} has 32 bits, the instruction 64")
         if not isinstance(operand, Reg):
             return
         width = self.registers.slots[operand.name].bits

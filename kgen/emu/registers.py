@@ -135,7 +135,8 @@ class RegisterFile:
             return lambda warp, fragment: warp.lane_special(name)
         getter = self.scalar(operand, bits)
         dtype = np.uint64 if bits == 64 else np.uint32
-        return lambda warp, fragment: np.full(WARP_LANES, getter(warp, fragment), dtype)
+        mask = (1 << 8 * dtype().itemsize) - 1
+        return lambda warp, fragment: np.full(WARP_LANES, getter(warp, fragment) & mask, dtype)
 
     def setter(self, operand: Operand) -> Setter:
         """Writes an int, or 32 lanes of which the active ones count."""

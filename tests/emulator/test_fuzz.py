@@ -102,6 +102,7 @@ def test_nothing_but_a_verdict_or_a_refusal():
         ("    add.u32 %r1, %r0, %p1;", "add.u32: %p1 is not a number"),
         ("    add.u32 %r1, %r0, %rd1;", "add.u32: %rd1 has 64 bits, the instruction 32"),
         ("    add.u64 %rd1, %rd1, %r0;", "add.u64: %r0 has 32 bits, the instruction 64"),
+        ("    add.u64 %rd1, %rd1, %tid.x;", "add.u64: %tid.x has 32 bits, the instruction 64"),
         ("    selp.b32 %r1, %r0, %r0, %r0;", "selp.b32: %r0 is not a predicate"),
         ("    @%r0 mov.u32 %r1, 0;", "mov.u32: the guard %r0 is not a predicate"),
         ("    ld.global.v2.u32 %r1, [%rd0];", "1 registers for 2 elements"),
