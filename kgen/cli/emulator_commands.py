@@ -63,7 +63,8 @@ def emulate(
     report = run(ptx, description, chosen, max_steps, traced)
     if outputs is not None:
         buffer = io.BytesIO()
-        np.savez(buffer, **{f"array_{name}": bits for name, bits in report.outputs.items()})
+        named: Any = {f"array_{name}": bits for name, bits in report.outputs.items()}
+        np.savez(buffer, **named)
         write_whole(outputs, buffer.getvalue())
     if timeline is not None:
         write_whole(timeline, chrome_trace(report.runs[0].timeline).encode())
