@@ -36,11 +36,12 @@ def one1(value: int) -> np.ndarray:
     return np.array([bool(value)])
 
 
-_UFUNCS = (
+_UFUNC_NAMES = (
     "add subtract multiply bitwise_and bitwise_or bitwise_xor invert left_shift right_shift "
     "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor "
     "logical_not copyto"
-).split()
+)
+_UFUNCS = _UFUNC_NAMES.split()
 _NAMESPACE: dict[str, object] = {name: getattr(np, name) for name in _UFUNCS}
 _NAMESPACE |= {"sx32": sx32, "sx64": sx64, "one1": one1, "one32": one32, "one64": one64}
 _NAMESPACE |= {"i4": np.int32, "i8": np.int64, "f4": np.float32}
