@@ -190,7 +190,10 @@ def measure(
         outcomes.append(Outcome(mutant, program.place(mutant.pc), findings, wrong))
     for outcome in outcomes:
         if not outcome.caught:
-            outcome.partners = partners(program, outcome.mutant, cases, schedules[:1], max_steps)
+            for schedule in schedules:  # each brings out other partners; the first answer will do
+                outcome.partners = partners(program, outcome.mutant, cases, (schedule,), max_steps)
+                if outcome.partners:
+                    break
     return outcomes
 
 
