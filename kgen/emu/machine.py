@@ -4,6 +4,7 @@ counter).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 _LANES = np.arange(WARP_LANES, dtype=np.uint32)
 
 
-class Wait:
-    """Why a fragment is parked. `describe` is what a deadlock report prints."""
+class Wait(ABC):
+    """Why a fragment is parked."""
 
     soft = False  # a poll: may be resumed, with the answer "not yet", when nothing else can run
 
+    @abstractmethod
     def describe(self) -> str:
-        raise NotImplementedError
+        """What a deadlock report prints."""
 
 
 class Fragment:
