@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kgen.budget.model import Budget
 from kgen.budget.wgmma_changes import wgmma_changes
 from kgen.budget.wgmma_limits import wgmma_limits
+from kgen.budget.wgmma_persistent import wgmma_persistent_budget
 from kgen.budget.wgmma_ws import wgmma_ws_budget
 from kgen.errors import BudgetError
 from kgen.spec import KernelSpec, LoadedSpec, Violation
@@ -26,6 +27,7 @@ class _Family:
 
 
 _FAMILIES: dict[str, _Family] = {
+    "wgmma_persistent": _Family(wgmma_persistent_budget, wgmma_limits, wgmma_changes),
     "wgmma_ws": _Family(wgmma_ws_budget, wgmma_limits, wgmma_changes),
 }
 
