@@ -139,6 +139,7 @@ class Mma:
     register_rows: tuple[tuple[int, ...], ...]  # the same, four a line
     a_operand: int
     b_operand: int
+    accumulate_operand: int | None  # None: it always adds
     trans_a: int
     trans_b: int
 
@@ -167,6 +168,37 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class SlabStep:
+    """One MMA of a K tile: its slab, and descriptor advances in units of 16 bytes."""
+
+    slab: int
+    a: int
+    b: int
+    first: bool  # of its slab: it overwrites the accumulators of the tile before
+
+
+@dataclass(frozen=True)
+class ResidentGrid:
+    """A grid of resident clusters that take tiles in turn.
+
+    most  clusters at a time, None for as many as the device holds
+    least_saving  K tiles that cutting tiles must save; None: tiles are never cut
+    part_bytes  what a CTA leaves of a cut tile
+    flags  per cut and CTA, 4 bytes each
+    """
+
+    most: int | None
+    least_saving: int | None
+    part_bytes: int
+    flags: int
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a tile may be cut in two, which takes a workspace."""
+        return self.least_saving is not None
+
+
+@dataclass(frozen=True, kw_only=True)
 class KernelPlan:
     """What every kernel has, whatever its schedule: identity, interface, storage and launch."""
 
@@ -196,6 +228,9 @@ class KernelPlan:
     threads: int
     smem_bytes: int
     tile: tuple[int, int, int]
+    cluster: tuple[int, int] = (1, 1)  # CTAs along M and N
+    pdl: bool = False  # launched with programmatic stream serialisation
+    resident: ResidentGrid | None = None  # None: one CTA for every tile
 
     @property
     def input_maps(self) -> tuple[TensorMap, ...]:
@@ -217,12 +252,27 @@ class KernelPlan:
         """The tensor map of D, used where its rows are 16-byte aligned."""
         return self.maps[2]
 
+    @property
+    def clustered(self) -> bool:
+        """Whether CTAs run in clusters."""
+        return self.cluster != (1, 1)
+
+    @property
+    def cuts_tiles(self) -> bool:
+        """Whether a launch may need a workspace for the parts of cut tiles."""
+        return self.resident is not None and self.resident.cuts
+
+    @property
+    def cluster_tile(self) -> tuple[int, int]:
+        """Rows and columns of D that a cluster computes at a time."""
+        return self.tile[0] * self.cluster[0], self.tile[1] * self.cluster[1]
+
     def constant(self, name: str) -> int:
         """The value of a constant of the generated file."""
         return next(c.value for c in self.constants if c.name == name)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WgmmaPlan(KernelPlan):
     """A kernel whose consumers multiply with wgmma."""
 
@@ -230,9 +280,30 @@ class WgmmaPlan(KernelPlan):
     raster_along_n: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WgmmaWsPlan(WgmmaPlan):
     """One wgmma_ws kernel."""
 
     producer: ProducerPlan
     consumer: ConsumerPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class WgmmaPersistentPlan(WgmmaPlan):
+    """One wgmma_persistent kernel."""
+
+    shares_a: bool  # CTAs along N: each loads a part of A for its cluster row
+    shares_b: bool  # CTAs along M: each loads a part of B for its cluster column
+    shares_both: bool
+    wraps: bool
+    refills: bool  # no producer: a consumer thread loads
+    a_loads: tuple[Load, ...]
+    b_loads: tuple[Load, ...]
+    steps: tuple[SlabStep, ...]
+    k_step_note: str
+    releases_previous: bool
+    converts: str | None  # wrapper that packs two f32; None when D is the accumulator
+    adds_part: str | None  # wrapper that adds a stored accumulator register
+    deferred: bool
+    producer_registers: int | None  # setmaxnreg.dec
+    consumer_registers: int | None  # setmaxnreg.inc
