@@ -104,6 +104,10 @@ def test_the_schema_takes_the_spec_of_the_tests_and_sizes_with_units(validator, 
         {"[512, 512, 256]": "[512, 512]"},
         {"consumers: 4": "consumers: 99"},
         {"name: sample": "extends: x.yaml"},
+        {"kind: wgmma_ws": "kind: wgmma_single"},
+        {"  kind: wgmma_ws\n": ""},
+        {"kind: tma_turns": "kind: direct"},
+        {"kind: tma_turns, ": ""},
     ],
 )
 def test_the_schema_rejects_what_kgen_rejects(validator, v6, change):
@@ -123,6 +127,9 @@ def test_a_spec_that_extends_needs_only_its_name(validator):
     assert not list(validator.iter_errors({"extends": "v6.yaml", "name": "x"}))
     assert not list(
         validator.iter_errors({"extends": "v6.yaml", "name": "x", "gemm": {"a": {"major": "m"}}})
+    )
+    assert not list(
+        validator.iter_errors({"extends": "v6.yaml", "name": "x", "schedule": {"stages": 2}})
     )
     assert list(validator.iter_errors({"name": "x"}))
 
