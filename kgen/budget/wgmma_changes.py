@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kgen.spec import KernelSpec, Violation
-from kgen.spec.rules.wgmma import SLAB_M
+from kgen.spec.hopper import TmaTurns, WgmmaSchedule, WgmmaWs
+from kgen.spec.rules.wgmma import MMA_M, slab_m
 
 
 def wgmma_changes(
@@ -13,6 +14,7 @@ def wgmma_changes(
 ) -> Iterator[tuple[str, KernelSpec]]:
     """Single changes as YAML, with the spec after each; not all of them help."""
     s = spec.schedule
+    assert isinstance(s, WgmmaSchedule)
 
     def change(**fields: object) -> KernelSpec:
         return spec.model_copy(update={"schedule": s.model_copy(update=fields)})
@@ -32,11 +34,13 @@ def wgmma_changes(
         yield "schedule.registers: auto", change(registers="auto")
     if s.smem_limit and field in ("smem_limit", "stages"):
         yield "no schedule.smem_limit", change(smem_limit=None)
-    if s.epilogue.store_buffers > 1:
+    if isinstance(s, WgmmaWs) and isinstance(s.epilogue, TmaTurns) and s.epilogue.store_buffers > 1:
         one = s.epilogue.model_copy(update={"store_buffers": 1})
         yield "schedule.epilogue.store_buffers: 1", change(epilogue=one)
+    for rows in range(slab_m(s) - MMA_M, 0, -MMA_M):
+        yield f"schedule.tile.m: {rows * s.consumers}", change(tile=tile(m=rows * s.consumers))
     for consumers in range(s.consumers - 1, 0, -1):
-        m = consumers * SLAB_M
+        m = consumers * slab_m(s)
         text = f"schedule.tile.m: {m} with consumers: {consumers}"
         yield text, change(tile=tile(m=m), consumers=consumers)
     for n in range(s.tile.n - 64, 0, -64):

@@ -94,7 +94,8 @@ class Load:
     """One TMA load of a stage: where it lands and what it reads, in elements."""
 
     destination: str  # member of SharedStorage
-    slab: int | None  # index into the member, None for B
+    tile_first: str  # the tile's first row (A) or column (B), as CUDA text
+    slab: int | None  # index into the member, None if it is not divided
     offset: int  # elements into it
     mn_offset: int  # rows (A) or columns (B) after the tile's first
     k_offset: int  # K elements after the stage's first
@@ -103,18 +104,29 @@ class Load:
 
 @dataclass(frozen=True)
 class ProducerPlan:
-    """The warp that fills the ring and drains the D buffers."""
+    """The warp that fills the ring and drains the D buffers, if D is staged."""
 
     a_loads: tuple[Load, ...]
     b_loads: tuple[Load, ...]
+    drains_buffers: bool
     frees_buffers: bool  # some consumer waits for a buffer that another used first
     registers: int | None  # setmaxnreg.dec
 
 
 @dataclass(frozen=True)
-class KStep:
-    """Descriptor advances of one MMA, in the descriptor's unit of 16 bytes."""
+class Block:
+    """The accumulators of 64 rows of a slab, as CUDA text, and the block's first row in the slab."""
 
+    acc: str
+    out: str  # the array that holds D's 16-bit pairs
+    row: int
+
+
+@dataclass(frozen=True)
+class KStep:
+    """One MMA: its accumulators, and descriptor advances in the descriptor's unit of 16 bytes."""
+
+    acc: str
     a: int
     b: int
 
@@ -144,17 +156,38 @@ class Mma:
 
 
 @dataclass(frozen=True)
-class ConsumerPlan:
-    """A warpgroup that multiplies one slab and stages it."""
+class SyncMma:
+    """One mma.sync form and its operand lists."""
 
+    instruction: str
+    register_type: str
+    constraint: str
+    registers: tuple[int, ...]  # accumulators of one instruction
+    a_operands: tuple[int, ...]
+    b_operands: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StorePlan:
+    """How accumulators become elements of D in global memory."""
+
+    columns: str  # constant: columns of D in one row of a warp's accumulators
+    register_type: str  # CUDA type of one accumulator register
+    converts: str | None  # wrapper that packs two f32; None when D is the accumulator
+
+
+@dataclass(frozen=True)
+class ConsumerPlan:
+    """A warpgroup that multiplies one slab, 64 rows at a time, and stages or stores it."""
+
+    blocks: tuple[Block, ...]
+    several_blocks: bool
     k_steps: tuple[KStep, ...]
     k_step_note: str
     releases_previous: bool
+    stores_directly: bool
     takes_turns: bool
-    converts: (
-        str | None
-    )  # wrapper that packs two f32 into 16-bit storage; None when D is the accumulator
-    out: str  # the array that holds D's 16-bit pairs
+    store: StorePlan
     registers: int | None  # setmaxnreg.inc
 
 
@@ -196,6 +229,11 @@ class KernelPlan:
     threads: int
     smem_bytes: int
     tile: tuple[int, int, int]
+    slab_m: int  # rows of the tile that one consumer, or one row of warps, computes
+    stages: int
+    d_type: DType
+    raster_grouped: bool
+    raster_along_n: bool
 
     @property
     def input_maps(self) -> tuple[TensorMap, ...]:
@@ -213,9 +251,9 @@ class KernelPlan:
         return self.maps[1]
 
     @property
-    def map_d(self) -> TensorMap:
-        """The tensor map of D, used where its rows are 16-byte aligned."""
-        return self.maps[2]
+    def map_d(self) -> TensorMap | None:
+        """The tensor map of D, used where its rows are 16-byte aligned; None if TMA never is."""
+        return self.maps[2] if len(self.maps) > 2 else None
 
     def constant(self, name: str) -> int:
         """The value of a constant of the generated file."""
@@ -227,7 +265,7 @@ class WgmmaPlan(KernelPlan):
     """A kernel whose consumers multiply with wgmma."""
 
     mma: Mma
-    raster_along_n: bool
+    consumer: ConsumerPlan
 
 
 @dataclass(frozen=True)
@@ -235,4 +273,22 @@ class WgmmaWsPlan(WgmmaPlan):
     """One wgmma_ws kernel."""
 
     producer: ProducerPlan
-    consumer: ConsumerPlan
+
+
+@dataclass(frozen=True)
+class WgmmaSinglePlan(WgmmaPlan):
+    """One wgmma_single kernel."""
+
+    loads: tuple[Load, ...]
+    has_ring: bool  # more than one stage
+
+
+@dataclass(frozen=True)
+class MmaSyncPlan(KernelPlan):
+    """One mma_sync kernel."""
+
+    mma: SyncMma
+    loads: tuple[Load, ...]
+    has_ring: bool
+    several_panels: bool  # a K-major row of the stage is more than one row of the swizzle
+    store: StorePlan

@@ -1,4 +1,4 @@
-"""The consumers' side of the wgmma_ws schedule: the MMA, its descriptors and their advances.
+"""The consumers' side of the wgmma schedules: the MMA, its descriptors and their advances.
 
 Descriptor fields: PTX ISA, "Matrix descriptor format" of wgmma. Values are checked on an H200 by
 the conformance tests named in the facts that the tests cite.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from kgen.budget import Budget
 from kgen.dtypes import dtype
-from kgen.plan.model import ConsumerPlan, Descriptor, KStep, Layout, Mma
+from kgen.plan.model import Block, ConsumerPlan, Descriptor, KStep, Layout, Mma, StorePlan
 from kgen.spec import KernelSpec
 from kgen.spec.base import Registers
-from kgen.spec.hopper import WgmmaWs
-from kgen.spec.rules.wgmma import MMA_K, SLAB_M
+from kgen.spec.hopper import TmaTurns, WgmmaSchedule, WgmmaWs
+from kgen.spec.rules.wgmma import MMA_K, MMA_M, slab_m
 
 _SWIZZLE_CODE = {128: 1, 64: 2, 32: 3}  # descriptor bits 62-63
 _ROWS_PER_PATTERN = 8
@@ -20,21 +20,51 @@ _DESCRIPTOR_UNIT = 16  # bytes
 
 
 def consumer(spec: KernelSpec, b: Budget) -> ConsumerPlan:
-    """A warpgroup that multiplies one slab and stages it."""
-    s, gemm = spec.schedule_as(WgmmaWs), spec.gemm
-    split = s.registers if isinstance(s.registers, Registers) else None
-    steps = range(0, s.tile.k, MMA_K)
-    a_steps = [_advance(spec, b, "a", SLAB_M, k) for k in steps]
-    b_steps = [_advance(spec, b, "b", s.tile.n, k) for k in steps]
-    packs = {"f16": "pack_f16x2", "bf16": "pack_bf16x2"}
+    """A warpgroup that multiplies one slab and stages or stores it."""
+    s = schedule_of(spec)
+    staged = isinstance(s, WgmmaWs) and isinstance(s.epilogue, TmaTurns)
+    split = s.registers if isinstance(s, WgmmaWs) else None
+    blocks = _blocks(spec, s)
+    steps = [
+        KStep(block.acc, _advance(b, "a", slab_m(s), block.row, k), _advance(b, "b", s.tile.n, 0, k))
+        for k in range(0, s.tile.k, MMA_K)
+        for block in blocks
+    ]
     return ConsumerPlan(
-        k_steps=tuple(KStep(x, y) for x, y in zip(a_steps, b_steps, strict=True)),
+        blocks=blocks,
+        several_blocks=len(blocks) > 1,
+        k_steps=tuple(steps),
         k_step_note=_k_step_note(b),
-        releases_previous=s.release == "previous",
-        takes_turns=s.epilogue.store_buffers < s.consumers,
-        converts=packs[gemm.d.dtype] if gemm.accumulator == "f32" else None,
-        out="out" if gemm.accumulator == "f32" else "acc",
-        registers=split.consumer if split else None,
+        releases_previous=isinstance(s, WgmmaWs) and s.release == "previous",
+        stores_directly=not staged,
+        takes_turns=staged and s.epilogue.store_buffers < s.consumers,
+        store=store(spec, "kTileN"),
+        registers=split.consumer if isinstance(split, Registers) else None,
+    )
+
+
+def schedule_of(spec: KernelSpec) -> WgmmaSchedule:
+    """The schedule, which the caller knows to multiply with wgmma."""
+    assert isinstance(spec.schedule, WgmmaSchedule)
+    return spec.schedule
+
+
+def _blocks(spec: KernelSpec, s: WgmmaSchedule) -> tuple[Block, ...]:
+    """The 64-row parts of a slab."""
+    rows = range(0, slab_m(s), MMA_M)
+    index = [f"[{i}]" for i in range(len(rows))] if len(rows) > 1 else [""]
+    out = "out" if spec.gemm.accumulator == "f32" else "acc"
+    return tuple(Block(f"acc{i}", f"{out}{i}", row) for i, row in zip(index, rows, strict=True))
+
+
+def store(spec: KernelSpec, columns: str) -> StorePlan:
+    """How accumulators become elements of D."""
+    packs = {"f16": "pack_f16x2", "bf16": "pack_bf16x2"}
+    f32 = spec.gemm.accumulator == "f32"
+    return StorePlan(
+        columns=columns,
+        register_type="float" if f32 else "uint32_t",
+        converts=packs[spec.gemm.d.dtype] if f32 else None,
     )
 
 
@@ -49,14 +79,14 @@ def _k_step_note(b: Budget) -> str:
     return f"Each wgmma takes {MMA_K} of K, {' or '.join(sorted(ways))}; offsets in 16-byte units."
 
 
-def _advance(spec: KernelSpec, b: Budget, operand: str, rows: int, k: int) -> int:
-    """Descriptor units from the start of a stage's operand to K element `k`."""
+def _advance(b: Budget, operand: str, rows: int, row: int, k: int) -> int:
+    """Descriptor units from the start of a stage's operand to element (row, k) of its `rows`."""
     box = b.box(operand)
     size = box.element_bytes
     if box.inner_axis == "k":
         panel, within = divmod(k, box.inner)
-        return (panel * rows * box.inner + within) * size // _DESCRIPTOR_UNIT
-    return k * box.swizzle_bytes // _DESCRIPTOR_UNIT
+        return (panel * rows * box.inner + row * box.inner + within) * size // _DESCRIPTOR_UNIT
+    return (row // box.inner * box.bytes + k * box.swizzle_bytes) // _DESCRIPTOR_UNIT
 
 
 def layouts(b: Budget) -> tuple[Layout, ...]:
@@ -86,15 +116,15 @@ def _descriptor(b: Budget, operand: str) -> Descriptor:
 
 
 def mma(spec: KernelSpec, b: Budget) -> Mma:
-    """The wgmma of one slab."""
-    gemm, n = spec.gemm, spec.schedule_as(WgmmaWs).tile.n
-    registers = b.role("consumer").accumulators
+    """The wgmma of 64 rows of a slab."""
+    gemm, s = spec.gemm, schedule_of(spec)
+    registers = b.role("consumer").accumulators // (slab_m(s) // MMA_M)
     f32 = gemm.accumulator == "f32"
     operands = list(range(registers))
     ptx = dtype(gemm.a.dtype).ptx
     return Mma(
         instruction=(
-            f"wgmma.mma_async.sync.aligned.m{SLAB_M}n{n}k{MMA_K}.{gemm.accumulator}.{ptx}.{ptx}"
+            f"wgmma.mma_async.sync.aligned.m{MMA_M}n{s.tile.n}k{MMA_K}.{gemm.accumulator}.{ptx}.{ptx}"
         ),
         registers=registers,
         register_type="float" if f32 else "uint32_t",

@@ -60,7 +60,7 @@ def status_of(plan: KernelPlan, x: Arguments) -> str:
                 return status
     if x.d == 0:
         return "d_null"
-    if x.d % plan.map_d.dtype.bytes:
+    if x.d % plan.d_type.bytes:
         return "d_unaligned"
     if x.m > 1 and x.ldd < x.n:
         return "ldd_too_small"
@@ -101,13 +101,19 @@ def stores_by_tma(plan: KernelPlan, x: Arguments) -> bool:
     TMA clips a load element by element but a store in units of 16 bytes: with N = 81 of a 16-bit
     type it writes 88 columns (seen on an H200). So N must be a whole number of units, too.
     """
-    if x.d % 16 or x.n % plan.map_d.multiple:
+    row = plan.map_d
+    if row is None or x.d % 16 or x.n % row.multiple:
         return False
-    return x.m == 1 or (x.ldd % plan.map_d.multiple == 0 and x.ldd < plan.map_d.max_ld)
+    return x.m == 1 or (x.ldd % row.multiple == 0 and x.ldd < row.max_ld)
+
+
+def stores_in_pairs(x: Arguments) -> bool:
+    """Whether two neighbouring 16-bit elements of D can be stored as one aligned word."""
+    return x.d % 4 == 0 and (x.m == 1 or x.ldd % 2 == 0)
 
 
 def problem_values(plan: KernelPlan, x: Arguments) -> dict[str, int]:
-    """The members of the kernel's `Problem` parameter."""
+    """What the members of a `Problem` parameter hold; a kernel has some of them."""
     return {
         "d": x.d,
         "ldd": x.ldd,
@@ -117,6 +123,7 @@ def problem_values(plan: KernelPlan, x: Arguments) -> dict[str, int]:
         "tiles_m": _tiles(x.m, plan.tile[0]),
         "tiles_n": _tiles(x.n, plan.tile[1]),
         "tma_store": int(stores_by_tma(plan, x)),
+        "pair_store": int(stores_in_pairs(x)),
     }
 
 

@@ -124,7 +124,8 @@ class Kernel:
         if x.is_empty:
             return Launch(self._function, 0, plan.threads, plan.smem_bytes, ())
         maps = [encode_map(row, x) if x.k else ZERO_MAP for row in plan.input_maps]
-        maps.append(encode_map(plan.map_d, x) if stores_by_tma(plan, x) else ZERO_MAP)
+        if plan.map_d:
+            maps.append(encode_map(plan.map_d, x) if stores_by_tma(plan, x) else ZERO_MAP)
         arguments = (*maps, problem_record(plan, x))
         return Launch(self._function, grid_tiles(plan, x), plan.threads, plan.smem_bytes, arguments)
 

@@ -22,14 +22,14 @@ def numerics_of(plan: KernelPlan) -> Numerics:
         tile_m=plan.tile[0],
         tile_n=plan.tile[1],
         tile_k=plan.tile[2],
-        slab_m=plan.constant("kSlabM"),
+        slab_m=plan.slab_m,
         widening=tolerance.factor if tolerance else 1.0,
     )
 
 
 def tile_of(plan: KernelPlan) -> Tile:
     """The tile and ring that shapes are derived from."""
-    return Tile(*plan.tile, stages=plan.constant("kStages"))
+    return Tile(*plan.tile, stages=plan.stages)
 
 
 def leading_dimension(plan: KernelPlan, row: TensorMap, shape: Shape) -> int:
