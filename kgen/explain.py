@@ -11,7 +11,7 @@ from kgen.budget.ring import a_stage, b_stage, stages_of
 from kgen.plan import KernelPlan
 from kgen.spec.base import Raster
 from kgen.spec.hopper import TmaTurns, WgmmaWs
-from kgen.spec.rules.wgmma import MMA_K, MMA_M, slab_m
+from kgen.spec.rules.wgmma import MMA_K, SLAB_M, consumer_m
 from kgen.spec.single_role import SingleRole
 
 
@@ -171,7 +171,7 @@ def _specialised(b: Budget) -> list[str]:
 
 def _mmas(s: WgmmaWs) -> range:
     """The wgmmas of one K tile and consumer."""
-    return range(s.tile.k // MMA_K * (slab_m(s) // MMA_M))
+    return range(s.tile.k // MMA_K * (consumer_m(s) // SLAB_M))
 
 
 def _epilogue(b: Budget, s: WgmmaWs) -> list[str]:

@@ -6,7 +6,7 @@ from kgen.budget import Budget
 from kgen.budget.mma_sync import warp_tile
 from kgen.budget.ring import a_stage, b_stage, stages_of
 from kgen.spec.rules.single_role import MMA_SYNC_K
-from kgen.spec.rules.wgmma import MMA_K, slab_m
+from kgen.spec.rules.wgmma import MMA_K, slabs_of
 from kgen.spec.single_role import MmaSync, WgmmaSingle
 
 
@@ -21,7 +21,7 @@ def picture(b: Budget) -> list[str]:
     return [
         "pipeline",
         f"  global A, B --TMA--> {ring}  {sizes}",
-        f"       ^ thread 0        | full: {b.stage_bytes} bytes landed; all {b.threads} threads wait",
+        f"       ^ thread 0        | full: {b.stage_bytes} bytes; all {b.threads} threads wait",
         "       |                 v",
         f"       |               {_multiplication(b)}",
         "       |                 |",
@@ -39,7 +39,5 @@ def _multiplication(b: Budget) -> str:
             f"x{s.tile.k // MMA_SYNC_K} along K"
         )
     assert isinstance(s, WgmmaSingle)
-    return (
-        f"wgmma m64n{s.tile.n}k16 x{s.tile.k // MMA_K} --> {slab_m(s)} x {s.tile.n} a warpgroup, "
-        "all waited for"
-    )
+    mmas = s.tile.k // MMA_K * slabs_of(s)
+    return f"wgmma m64n{s.tile.n}k16 x{mmas} a warpgroup, all of them waited for"

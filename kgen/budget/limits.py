@@ -36,9 +36,7 @@ def smem_limit(b: Budget) -> Iterator[Violation]:
         )
 
 
-def accumulator_limit(
-    b: Budget, path: FieldPath, whose: str, how: str
-) -> Iterator[Violation]:
+def accumulator_limit(b: Budget, path: FieldPath, whose: str, how: str) -> Iterator[Violation]:
     """A thread has room for its accumulators and what it needs beside them.
 
     whose  the accumulators are, and how their number comes about

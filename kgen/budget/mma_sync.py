@@ -23,8 +23,8 @@ from kgen.dtypes import dtype
 from kgen.spec import KernelSpec, Violation
 from kgen.spec.single_role import MmaSync
 
-# Registers of addresses, loop state and epilogue beside accumulators and fragments. An estimate: with
-# registers to spare ptxas loads the fragments of later K steps early, and takes up to 30 more.
+# Registers of addresses, loop state and epilogue beside accumulators and fragments. An estimate:
+# with registers to spare ptxas loads fragments of later K steps early, and takes up to 30 more.
 OVERHEAD = 24
 
 
@@ -65,7 +65,6 @@ def mma_sync_budget(spec: KernelSpec) -> Budget:
         stage_bytes=stage_bytes,
         operand_bytes_per_flop=operand_bytes_per_flop(spec),
     )
-
 
 
 def mma_sync_limits(b: Budget) -> Iterator[Violation]:

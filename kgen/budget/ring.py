@@ -1,4 +1,4 @@
-"""What every schedule takes that TMA feeds through a ring of A and B stages: shared memory, boxes."""
+"""What every schedule takes that TMA feeds through a ring: shared memory, swizzle, boxes."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from kgen.spec import KernelSpec, Violation
 from kgen.spec.hopper import TmaTurns, WgmmaSchedule, WgmmaWs
-from kgen.spec.rules.wgmma import MMA_M, slab_m
+from kgen.spec.rules.wgmma import SLAB_M, consumer_m
 
 
 def wgmma_changes(
@@ -37,10 +37,10 @@ def wgmma_changes(
     if isinstance(s, WgmmaWs) and isinstance(s.epilogue, TmaTurns) and s.epilogue.store_buffers > 1:
         one = s.epilogue.model_copy(update={"store_buffers": 1})
         yield "schedule.epilogue.store_buffers: 1", change(epilogue=one)
-    for rows in range(slab_m(s) - MMA_M, 0, -MMA_M):
+    for rows in range(consumer_m(s) - SLAB_M, 0, -SLAB_M):
         yield f"schedule.tile.m: {rows * s.consumers}", change(tile=tile(m=rows * s.consumers))
     for consumers in range(s.consumers - 1, 0, -1):
-        m = consumers * slab_m(s)
+        m = consumers * consumer_m(s)
         text = f"schedule.tile.m: {m} with consumers: {consumers}"
         yield text, change(tile=tile(m=m), consumers=consumers)
     for n in range(s.tile.n - 64, 0, -64):

@@ -18,7 +18,7 @@ from kgen.budget.ring import (
 )
 from kgen.dtypes import dtype
 from kgen.spec import KernelSpec
-from kgen.spec.rules.wgmma import slab_m
+from kgen.spec.rules.wgmma import consumer_m
 from kgen.spec.single_role import WgmmaSingle
 
 # Registers beyond the accumulators, as ptxas 13.5 reports them for this template; an estimate, the
@@ -36,7 +36,7 @@ def wgmma_single_budget(spec: KernelSpec) -> Budget:
     threads = s.consumers * arch.warpgroup_threads
     cap = launch_register_cap(arch, threads)
     bits = dtype(spec.gemm.accumulator).bits
-    accumulators = slab_m(s) * s.tile.n * bits // 32 // arch.warpgroup_threads
+    accumulators = consumer_m(s) * s.tile.n * bits // 32 // arch.warpgroup_threads
     roles = (Role("consumer", threads // 32, 0, cap, accumulators, OVERHEAD),)
     stage_bytes = a_stage(spec) + b_stage(spec)
     return Budget(

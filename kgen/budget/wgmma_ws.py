@@ -20,7 +20,7 @@ from kgen.dtypes import dtype
 from kgen.spec import KernelSpec
 from kgen.spec.base import Registers
 from kgen.spec.hopper import TmaTurns, WgmmaWs
-from kgen.spec.rules.wgmma import MMA_K, STORE_BOX_N, slab_m
+from kgen.spec.rules.wgmma import MMA_K, STORE_BOX_N, consumer_m
 
 # Registers beyond the accumulators, as ptxas 13.5 reports them for these templates: the same for
 # every tile of two stages or more. With one stage the addresses of all loads and the descriptors of
@@ -73,10 +73,10 @@ def wgmma_smem(spec: KernelSpec, arch: Arch) -> Ledger:
     if not isinstance(s.epilogue, TmaTurns):
         return ring_smem(spec, arch, barriers)
     size = dtype(spec.gemm.d.dtype).bytes
-    how = f"{slab_m(s)} x {s.tile.n} x {size} B (epilogue {s.epilogue.kind})"
+    how = f"{consumer_m(s)} x {s.tile.n} x {size} B (epilogue {s.epilogue.kind})"
     if s.epilogue.store_buffers > 1:
         how = f"{s.epilogue.store_buffers} buffers x {how}"
-    amount = s.epilogue.store_buffers * slab_m(s) * s.tile.n * size
+    amount = s.epilogue.store_buffers * consumer_m(s) * s.tile.n * size
     return ring_smem(spec, arch, barriers, (Item("D buffer", amount, how),))
 
 
@@ -111,7 +111,7 @@ def _roles(spec: KernelSpec, arch: Arch, threads: int) -> tuple[Role, ...]:
     if isinstance(s.registers, Registers):
         producer_cap, consumer_cap = s.registers.producer, s.registers.consumer
     bits = dtype(spec.gemm.accumulator).bits
-    accumulators = slab_m(s) * s.tile.n * bits // 32 // arch.warpgroup_threads
+    accumulators = consumer_m(s) * s.tile.n * bits // 32 // arch.warpgroup_threads
     warps = arch.warpgroup_threads // 32
     consumers = s.consumers * warps
     return (
@@ -179,7 +179,5 @@ def _boxes(spec: KernelSpec, swizzle: int) -> tuple[TmaBox, ...]:
     size = dtype(spec.gemm.d.dtype).bytes
     count = s.tile.n // STORE_BOX_N * s.consumers
     width = STORE_BOX_N * size
-    d = TmaBox(
-        "d", "n", "m", STORE_BOX_N, slab_m(s), size, width, f"{count} per tile", count
-    )
+    d = TmaBox("d", "n", "m", STORE_BOX_N, consumer_m(s), size, width, f"{count} per tile", count)
     return (*inputs, d)

@@ -88,9 +88,7 @@ def grid_sentence(spec: KernelSpec) -> str:
     return f"One CTA per tile on grid.x, along {'M' if raster.along == 'n' else 'N'} first"
 
 
-def barrier_inits(
-    b: Budget, counts: dict[str, tuple[str, str]]
-) -> tuple[BarrierInit, ...]:
+def barrier_inits(b: Budget, counts: dict[str, tuple[str, str]]) -> tuple[BarrierInit, ...]:
     """The rows of mbarriers; `counts` holds count and arrivals of each, as names of constants."""
     return tuple(BarrierInit(x.name, *counts[x.name], arriver=x.arriver) for x in b.barriers)
 

@@ -8,7 +8,8 @@ from kgen.dtypes import dtype
 from kgen.plan.model import Constant
 from kgen.plan.wgmma_mma import schedule_of
 from kgen.spec import KernelSpec
-from kgen.spec.rules.wgmma import MMA_M, slab_m
+from kgen.spec.hopper import WgmmaSchedule
+from kgen.spec.rules.wgmma import SLAB_M, consumer_m, slabs_of
 
 
 def tile_constants(spec: KernelSpec) -> list[Constant]:
@@ -22,13 +23,13 @@ def tile_constants(spec: KernelSpec) -> list[Constant]:
 
 
 def slab_constants(spec: KernelSpec) -> list[Constant]:
-    """The slab of one consumer, and how many wgmmas are stacked in it."""
-    rows = slab_m(schedule_of(spec))
-    if rows == MMA_M:
-        return [Constant("kSlabM", rows, "rows per consumer, one wgmma M")]
+    """The rows of one consumer, and how many slabs, each one wgmma high, they are."""
+    s = schedule_of(spec)
+    if slabs_of(s) == 1:
+        return [Constant("kSlabM", SLAB_M, "rows per consumer, one wgmma M")]
     return [
-        Constant("kSlabM", rows, f"rows per consumer, {rows // MMA_M} times the M of a wgmma"),
-        Constant("kBlocks", rows // MMA_M, f"blocks of {MMA_M} rows, each with its accumulators"),
+        Constant("kConsumerM", consumer_m(s), "rows per consumer"),
+        Constant("kSlabs", slabs_of(s), f"slabs of {SLAB_M} rows, one wgmma M, per consumer"),
     ]
 
 
@@ -45,8 +46,8 @@ def ring_constants(spec: KernelSpec, b: Budget) -> list[Constant]:
 def accumulator_constants(spec: KernelSpec, b: Budget) -> list[Constant]:
     """Registers that one wgmma accumulates in, per thread."""
     s = schedule_of(spec)
-    registers = b.role("consumer").accumulators // (slab_m(s) // MMA_M)
-    what = f"{MMA_M} x {s.tile.n} {spec.gemm.accumulator} per warpgroup"
+    registers = b.role("consumer").accumulators // slabs_of(s)
+    what = f"{SLAB_M} x {s.tile.n} {spec.gemm.accumulator} per warpgroup"
     return [Constant("kAccRegisters", registers, what)]
 
 
@@ -63,3 +64,16 @@ def smem_constant(b: Budget) -> Constant:
     """Bytes of shared memory."""
     used = b.smem.total - b.smem["padding"]
     return Constant("kSmemBytes", b.smem.total, f"{used} used, the rest padding")
+
+
+def consumers_note(s: WgmmaSchedule) -> str:
+    """What a consumer is and owns."""
+    if slabs_of(s) == 1:
+        return "warpgroups; each owns a slab of kSlabM rows"
+    return "warpgroups; each owns kConsumerM rows"
+
+
+def slabs_sentence(s: WgmmaSchedule) -> str:
+    """The slabs of one consumer, for the header."""
+    count = "one" if slabs_of(s) == 1 else str(slabs_of(s))
+    return f"{count} {SLAB_M} x {s.tile.n} slab{'s' if slabs_of(s) > 1 else ''}"

@@ -109,13 +109,14 @@ class ProducerPlan:
     a_loads: tuple[Load, ...]
     b_loads: tuple[Load, ...]
     drains_buffers: bool
+    rows: str  # constant: rows of one consumer
     frees_buffers: bool  # some consumer waits for a buffer that another used first
     registers: int | None  # setmaxnreg.dec
 
 
 @dataclass(frozen=True)
-class Block:
-    """The accumulators of 64 rows of a slab, as CUDA text, and the block's first row in the slab."""
+class Slab:
+    """The accumulators of 64 rows, as CUDA text, and the first of the rows in their consumer's."""
 
     acc: str
     out: str  # the array that holds D's 16-bit pairs
@@ -178,10 +179,11 @@ class StorePlan:
 
 @dataclass(frozen=True)
 class ConsumerPlan:
-    """A warpgroup that multiplies one slab, 64 rows at a time, and stages or stores it."""
+    """A warpgroup that multiplies its slabs and stages or stores them."""
 
-    blocks: tuple[Block, ...]
-    several_blocks: bool
+    slabs: tuple[Slab, ...]
+    several_slabs: bool
+    rows: str  # constant: rows of one consumer
     k_steps: tuple[KStep, ...]
     k_step_note: str
     releases_previous: bool

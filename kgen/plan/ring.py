@@ -5,10 +5,11 @@ from __future__ import annotations
 from kgen.budget import Budget
 from kgen.dtypes import dtype
 from kgen.plan.model import Load, ProducerPlan, TensorMap
+from kgen.plan.wgmma_mma import rows_constant
 from kgen.spec import KernelSpec
 from kgen.spec.base import Registers
 from kgen.spec.hopper import TmaTurns, WgmmaWs
-from kgen.spec.rules.wgmma import slab_m
+from kgen.spec.rules.wgmma import consumer_m
 
 
 def tensor_maps(spec: KernelSpec, b: Budget) -> tuple[TensorMap, ...]:
@@ -38,14 +39,15 @@ def tensor_maps(spec: KernelSpec, b: Budget) -> tuple[TensorMap, ...]:
 def producer(spec: KernelSpec, b: Budget) -> ProducerPlan:
     """The warp that fills the ring and drains the D buffers."""
     s = spec.schedule_as(WgmmaWs)
-    staged = isinstance(s.epilogue, TmaTurns)
+    turns = s.epilogue if isinstance(s.epilogue, TmaTurns) else None
     order = range(s.consumers) if s.a_order == "auto" else s.a_order
     split = s.registers if isinstance(s.registers, Registers) else None
     return ProducerPlan(
-        a_loads=tuple(load for slab in order for load in loads(spec, b, "a", slab_m(s), slab)),
+        a_loads=tuple(load for slab in order for load in loads(spec, b, "a", consumer_m(s), slab)),
         b_loads=loads(spec, b, "b", s.tile.n, None),
-        drains_buffers=staged,
-        frees_buffers=staged and s.epilogue.store_buffers < s.consumers,
+        drains_buffers=turns is not None,
+        rows=rows_constant(s),
+        frees_buffers=turns is not None and turns.store_buffers < s.consumers,
         registers=split.producer if split else None,
     )
 

@@ -9,9 +9,11 @@ from kgen.dtypes import dtype
 from kgen.plan.common import barrier_inits, common, grid_sentence
 from kgen.plan.constants import (
     accumulator_constants,
+    consumers_note,
     raster_constants,
     ring_constants,
     slab_constants,
+    slabs_sentence,
     smem_constant,
     tile_constants,
 )
@@ -24,10 +26,10 @@ from kgen.plan.model import (
     WgmmaSinglePlan,
 )
 from kgen.plan.ring import loads
-from kgen.plan.wgmma_mma import consumer, layouts, mma, store
+from kgen.plan.wgmma_mma import consumer, layouts, mma, rows_constant, store
 from kgen.spec import KernelSpec, LoadedSpec
 from kgen.spec.rules.single_role import MMA_SYNC_K, MMA_SYNC_M
-from kgen.spec.rules.wgmma import slab_m
+from kgen.spec.rules.wgmma import consumer_m
 from kgen.spec.single_role import MmaSync, WgmmaSingle
 
 _BARRIERS = {"full": ("kStages", "1")}
@@ -42,14 +44,14 @@ def lower_wgmma_single(loaded: LoadedSpec, b: Budget) -> WgmmaSinglePlan:
     return WgmmaSinglePlan(
         **common(loaded, b, "wgmma_single.cu.j2"),
         structure=(
-            f"{b.threads // 32} warps: {s.consumers} warpgroup{plural}, one {slab_m(s)} x "
-            f"{s.tile.n} slab{each}; thread 0 also issues the loads.",
+            f"{b.threads // 32} warps: {s.consumers} warpgroup{plural}, "
+            f"{slabs_sentence(s)}{each}; thread 0 also issues the loads.",
             f"{grid_sentence(spec)}; no cluster.",
             _ORDER,
         ),
         constants=(
             *tile_constants(spec),
-            Constant("kConsumers", s.consumers, "warpgroups; each owns a slab of kSlabM rows"),
+            Constant("kConsumers", s.consumers, consumers_note(s)),
             *slab_constants(spec),
             *ring_constants(spec, b),
             *accumulator_constants(spec, b),
@@ -59,13 +61,15 @@ def lower_wgmma_single(loaded: LoadedSpec, b: Budget) -> WgmmaSinglePlan:
             smem_constant(b),
         ),
         layouts=layouts(b),
-        storage=_storage(spec, ("kStages", "kConsumers", "kSlabM * kTileK"), "ring of A slabs"),
+        storage=_storage(
+            spec, ("kStages", "kConsumers", f"{rows_constant(s)} * kTileK"), "ring of A slabs"
+        ),
         barriers=barrier_inits(b, _BARRIERS),
-        slab_m=slab_m(s),
+        slab_m=consumer_m(s),
         mma=mma(spec, b),
         consumer=consumer(spec, b),
         loads=(
-            *(load for slab in range(s.consumers) for load in loads(spec, b, "a", slab_m(s), slab)),
+            *(load for x in range(s.consumers) for load in loads(spec, b, "a", consumer_m(s), x)),
             *loads(spec, b, "b", s.tile.n, None),
         ),
         has_ring=stages_of(spec) > 1,

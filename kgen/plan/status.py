@@ -11,9 +11,7 @@ from kgen.dtypes import DType
 from kgen.plan.model import Status, TensorMap
 
 
-def statuses(
-    inputs: tuple[TensorMap, ...], output: DType, extent_limit: int
-) -> tuple[Status, ...]:
+def statuses(inputs: tuple[TensorMap, ...], output: DType, extent_limit: int) -> tuple[Status, ...]:
     """Every status in the order of the checks, which is the order of their values."""
     rows = [("ok", "success"), *_extents(extent_limit)]
     for row in inputs:

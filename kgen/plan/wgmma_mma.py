@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from kgen.budget import Budget
 from kgen.dtypes import dtype
-from kgen.plan.model import Block, ConsumerPlan, Descriptor, KStep, Layout, Mma, StorePlan
+from kgen.plan.model import ConsumerPlan, Descriptor, KStep, Layout, Mma, Slab, StorePlan
 from kgen.spec import KernelSpec
 from kgen.spec.base import Registers
 from kgen.spec.hopper import TmaTurns, WgmmaSchedule, WgmmaWs
-from kgen.spec.rules.wgmma import MMA_K, MMA_M, slab_m
+from kgen.spec.rules.wgmma import MMA_K, SLAB_M, consumer_m, slabs_of
 
 _SWIZZLE_CODE = {128: 1, 64: 2, 32: 3}  # descriptor bits 62-63
 _ROWS_PER_PATTERN = 8
@@ -20,24 +20,26 @@ _DESCRIPTOR_UNIT = 16  # bytes
 
 
 def consumer(spec: KernelSpec, b: Budget) -> ConsumerPlan:
-    """A warpgroup that multiplies one slab and stages or stores it."""
+    """A warpgroup that multiplies its slabs and stages or stores them."""
     s = schedule_of(spec)
-    staged = isinstance(s, WgmmaWs) and isinstance(s.epilogue, TmaTurns)
+    epilogue = s.epilogue if isinstance(s, WgmmaWs) else None
+    turns = epilogue if isinstance(epilogue, TmaTurns) else None
     split = s.registers if isinstance(s, WgmmaWs) else None
-    blocks = _blocks(spec, s)
+    slabs = _slabs(spec, s)
     steps = [
-        KStep(block.acc, _advance(b, "a", slab_m(s), block.row, k), _advance(b, "b", s.tile.n, 0, k))
+        KStep(x.acc, _advance(b, "a", consumer_m(s), x.row, k), _advance(b, "b", s.tile.n, 0, k))
         for k in range(0, s.tile.k, MMA_K)
-        for block in blocks
+        for x in slabs
     ]
     return ConsumerPlan(
-        blocks=blocks,
-        several_blocks=len(blocks) > 1,
+        slabs=slabs,
+        several_slabs=len(slabs) > 1,
+        rows=rows_constant(s),
         k_steps=tuple(steps),
         k_step_note=_k_step_note(b),
         releases_previous=isinstance(s, WgmmaWs) and s.release == "previous",
-        stores_directly=not staged,
-        takes_turns=staged and s.epilogue.store_buffers < s.consumers,
+        stores_directly=turns is None,
+        takes_turns=turns is not None and turns.store_buffers < s.consumers,
         store=store(spec, "kTileN"),
         registers=split.consumer if isinstance(split, Registers) else None,
     )
@@ -49,12 +51,17 @@ def schedule_of(spec: KernelSpec) -> WgmmaSchedule:
     return spec.schedule
 
 
-def _blocks(spec: KernelSpec, s: WgmmaSchedule) -> tuple[Block, ...]:
-    """The 64-row parts of a slab."""
-    rows = range(0, slab_m(s), MMA_M)
+def _slabs(spec: KernelSpec, s: WgmmaSchedule) -> tuple[Slab, ...]:
+    """The slabs of one consumer."""
+    rows = range(0, consumer_m(s), SLAB_M)
     index = [f"[{i}]" for i in range(len(rows))] if len(rows) > 1 else [""]
     out = "out" if spec.gemm.accumulator == "f32" else "acc"
-    return tuple(Block(f"acc{i}", f"{out}{i}", row) for i, row in zip(index, rows, strict=True))
+    return tuple(Slab(f"acc{i}", f"{out}{i}", row) for i, row in zip(index, rows, strict=True))
+
+
+def rows_constant(s: WgmmaSchedule) -> str:
+    """The constant that holds the rows of one consumer."""
+    return "kConsumerM" if consumer_m(s) > SLAB_M else "kSlabM"
 
 
 def store(spec: KernelSpec, columns: str) -> StorePlan:
@@ -116,15 +123,15 @@ def _descriptor(b: Budget, operand: str) -> Descriptor:
 
 
 def mma(spec: KernelSpec, b: Budget) -> Mma:
-    """The wgmma of 64 rows of a slab."""
+    """The wgmma of one slab."""
     gemm, s = spec.gemm, schedule_of(spec)
-    registers = b.role("consumer").accumulators // (slab_m(s) // MMA_M)
+    registers = b.role("consumer").accumulators // slabs_of(s)
     f32 = gemm.accumulator == "f32"
     operands = list(range(registers))
     ptx = dtype(gemm.a.dtype).ptx
     return Mma(
         instruction=(
-            f"wgmma.mma_async.sync.aligned.m{MMA_M}n{s.tile.n}k{MMA_K}.{gemm.accumulator}.{ptx}.{ptx}"
+            f"wgmma.mma_async.sync.aligned.m{SLAB_M}n{s.tile.n}k{MMA_K}.{gemm.accumulator}.{ptx}.{ptx}"
         ),
         registers=registers,
         register_type="float" if f32 else "uint32_t",

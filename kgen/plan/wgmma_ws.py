@@ -10,18 +10,20 @@ from kgen.dtypes import dtype
 from kgen.plan.common import barrier_inits, common, grid_sentence
 from kgen.plan.constants import (
     accumulator_constants,
+    consumers_note,
     raster_constants,
     ring_constants,
     slab_constants,
+    slabs_sentence,
     smem_constant,
     tile_constants,
 )
 from kgen.plan.model import BarrierInit, Constant, Field, WgmmaWsPlan
 from kgen.plan.ring import producer
-from kgen.plan.wgmma_mma import consumer, layouts, mma
+from kgen.plan.wgmma_mma import consumer, layouts, mma, rows_constant
 from kgen.spec import KernelSpec, LoadedSpec
 from kgen.spec.hopper import TmaTurns, WgmmaWs
-from kgen.spec.rules.wgmma import MMA_M, STORE_BOX_N, slab_m
+from kgen.spec.rules.wgmma import SLAB_M, STORE_BOX_N, consumer_m, slabs_of
 
 
 def lower_wgmma_ws(loaded: LoadedSpec, budget: Budget) -> WgmmaWsPlan:
@@ -34,7 +36,7 @@ def lower_wgmma_ws(loaded: LoadedSpec, budget: Budget) -> WgmmaWsPlan:
         layouts=layouts(budget),
         storage=_storage(spec, budget),
         barriers=_barriers(budget),
-        slab_m=slab_m(spec.schedule_as(WgmmaWs)),
+        slab_m=consumer_m(spec.schedule_as(WgmmaWs)),
         mma=mma(spec, budget),
         producer=producer(spec, budget),
         consumer=consumer(spec, budget),
@@ -44,10 +46,10 @@ def lower_wgmma_ws(loaded: LoadedSpec, budget: Budget) -> WgmmaWsPlan:
 def _structure(spec: KernelSpec, b: Budget) -> tuple[str, ...]:
     s = spec.schedule_as(WgmmaWs)
     plural, each = ("s", " each") if s.consumers > 1 else ("", "")
-    slab = f"{slab_m(s)} x {s.tile.n} slab"
+    slab = slabs_sentence(s)
     producer = "1 producer warp" if s.producer == "warp" else "1 producer warpgroup"
     return (
-        f"{b.threads // 32} warps: {s.consumers} consumer warpgroup{plural}, one {slab}{each}, "
+        f"{b.threads // 32} warps: {s.consumers} consumer warpgroup{plural}, {slab}{each}, "
         f"and {producer}.",
         f"{grid_sentence(spec)}; one CTA per SM, no cluster.",
         "K is summed in one fixed order: equal inputs give equal bits.",
@@ -58,7 +60,7 @@ def _constants(spec: KernelSpec, b: Budget) -> tuple[Constant, ...]:
     s = spec.schedule_as(WgmmaWs)
     return (
         *tile_constants(spec),
-        Constant("kConsumers", s.consumers, "warpgroups; each owns a slab of kSlabM rows"),
+        Constant("kConsumers", s.consumers, consumers_note(s)),
         *slab_constants(spec),
         *ring_constants(spec, b),
         *accumulator_constants(spec, b),
@@ -75,13 +77,21 @@ def _store_constants(spec: KernelSpec) -> list[Constant]:
     if not isinstance(s.epilogue, TmaTurns):
         return []
     size = dtype(spec.gemm.d.dtype).bytes
-    pairs = MMA_M * s.tile.n * size // 4 // 128
+    pairs = SLAB_M * s.tile.n * size // 4 // 128
     width = f"columns of one TMA store: {STORE_BOX_N * size} bytes"
     return [
         Constant("kOutRegisters", pairs, f"the same as pairs of {spec.gemm.d.dtype}"),
         Constant("kStoreBoxN", STORE_BOX_N, width),
-        Constant("kStoreBoxes", s.tile.n // STORE_BOX_N, "TMA stores per slab"),
-        Constant("kStoreBuffers", s.epilogue.store_buffers, "slab-sized staging buffers of D"),
+        Constant(
+            "kStoreBoxes",
+            s.tile.n // STORE_BOX_N,
+            f"TMA stores per {'slab' if slabs_of(s) == 1 else 'consumer'}",
+        ),
+        Constant(
+            "kStoreBuffers",
+            s.epilogue.store_buffers,
+            "slab-sized staging buffers of D" if slabs_of(s) == 1 else "staging buffers of D",
+        ),
     ]
 
 
@@ -99,13 +109,14 @@ def _barriers(b: Budget) -> tuple[BarrierInit, ...]:
 
 def _storage(spec: KernelSpec, b: Budget) -> tuple[Field, ...]:
     element = dtype(spec.gemm.a.dtype).storage
+    own_rows = rows_constant(spec.schedule_as(WgmmaWs))
     d_element = dtype(spec.gemm.d.dtype).storage
     rows = [
-        Field(element, "a", ("kStages", "kConsumers", "kSlabM * kTileK"), "ring of A slabs"),
+        Field(element, "a", ("kStages", "kConsumers", f"{own_rows} * kTileK"), "ring of A slabs"),
         Field(element, "b", ("kStages", "kTileN * kTileK"), "ring of B"),
     ]
     if isinstance(spec.schedule_as(WgmmaWs).epilogue, TmaTurns):
-        boxes = ("kStoreBuffers", "kStoreBoxes", "kSlabM * kStoreBoxN")
+        boxes = ("kStoreBuffers", "kStoreBoxes", f"{own_rows} * kStoreBoxN")
         rows.append(Field(d_element, "d", boxes, "staged for TMA"))
     notes = {
         "full": "the stage holds its K tile",

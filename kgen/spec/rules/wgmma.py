@@ -9,7 +9,7 @@ from kgen.spec.hopper import WgmmaSchedule
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
 
-MMA_M = 64  # rows of one wgmma
+SLAB_M = 64  # rows of one wgmma; a consumer owns one slab or more
 STORE_BOX_N = 64  # columns of one TMA store: one 128-byte swizzle row of a 16-bit type
 MMA_N = 8  # columns: every wgmma has a multiple
 N_MAJOR_STEP = 64  # columns in a 128-byte row of 16-bit operands
@@ -17,9 +17,14 @@ MMA_K = 16  # K elements of one wgmma of 16-bit operands
 WIDEST_N = 256  # columns of one wgmma
 
 
-def slab_m(s: WgmmaSchedule) -> int:
-    """Rows of the slab that one consumer owns; a consumer multiplies them 64 at a time."""
+def consumer_m(s: WgmmaSchedule) -> int:
+    """Rows that one consumer owns."""
     return s.tile.m // s.consumers
+
+
+def slabs_of(s: WgmmaSchedule) -> int:
+    """Slabs that one consumer owns, each as high as one wgmma."""
+    return consumer_m(s) // SLAB_M
 
 
 def operand_rules(spec: KernelSpec) -> Iterator[Violation]:
@@ -46,13 +51,13 @@ def tile_rules(spec: KernelSpec, s: WgmmaSchedule, stored: int, why: str) -> Ite
 
     stored  columns that D is stored in at a time, and why
     """
-    tile, rows = s.tile, s.consumers * MMA_M
+    tile, rows = s.tile, s.consumers * SLAB_M
     if tile.m % rows:
         consumers = f"{s.consumers} consumer{'s' if s.consumers > 1 else ''}"
         yield Violation(
             ("schedule", "tile", "m"),
-            f"{tile.m} rows for {consumers}; each owns whole {MMA_M}-row wgmmas, so tile.m must be "
-            f"a multiple of {rows}",
+            f"{tile.m} rows for {consumers}; each owns whole slabs of {SLAB_M} rows, "
+            f"so tile.m must be a multiple of {rows}",
         )
     if spec.gemm.b.major == "n" and stored < N_MAJOR_STEP:
         stored, why = N_MAJOR_STEP, "one 128-byte row of an N-major B"
