@@ -55,8 +55,8 @@ def test_a_new_spec_stands_alone_and_equals_its_model(tmp_path, like):
 
 
 def test_a_new_spec_keeps_the_comments_of_its_model(tmp_path):
-    new_spec(tmp_path / "mine.yaml", "hopper/v6")
-    assert "  stages: 3                         # depth of the A/B ring\n" in (
+    new_spec(tmp_path / "mine.yaml", "hopper/bf16_f32acc")
+    assert "  stages: 4                         # depth of the A/B ring\n" in (
         (tmp_path / "mine.yaml").read_text()
     )
 
