@@ -104,7 +104,7 @@ def _other_kinds(
     value = data
     for depth, name in enumerate(parent, 1):
         at, value = parent[:depth], value[name]
-        others = tuple(k for k in kinds_at(at) if _legal_if(data, at, k, (*parent, key)))
+        others = tuple(k for k in kinds_at(at, data) if _legal_if(data, at, k, (*parent, key)))
         if others:
             yield at, str(value.get("kind")), others
 
