@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "kgen"
 ORDER = [
     {"errors", "_version"},
     {"arch", "dtypes", "files", "minifloat", "paths"},
+    {"tcgen05"},
     {"spec"},
     {"budget"},
     {"plan"},
