@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kgen.budget.model import Budget
+from kgen.budget.tcgen05 import Tcgen05Budget, tcgen05_budget
+from kgen.budget.tcgen05_limits import tcgen05_changes, tcgen05_limits
 from kgen.budget.wgmma_changes import wgmma_changes
 from kgen.budget.wgmma_limits import wgmma_limits
 from kgen.budget.wgmma_ws import wgmma_ws_budget
@@ -27,6 +29,8 @@ class _Family:
 
 _FAMILIES: dict[str, _Family] = {
     "wgmma_ws": _Family(wgmma_ws_budget, wgmma_limits, wgmma_changes),
+    "tcgen05_ws": _Family(tcgen05_budget, tcgen05_limits, tcgen05_changes),
+    "tcgen05_ws_split": _Family(tcgen05_budget, tcgen05_limits, tcgen05_changes),
 }
 
 
@@ -59,11 +63,15 @@ def fixes(spec: KernelSpec, broken: Violation) -> tuple[str, ...]:
     for text, changed in _FAMILIES[spec.schedule.kind].changes(spec, broken, _fits):
         if _fits(changed):
             after = budget_of(changed)
-            found.append(
-                f"{text:<38}  {after.smem.total} bytes of shared memory, "
-                f"{after.role('consumer').registers} registers"
-            )
+            found.append(f"{text:<38}  {after.smem.total} bytes of shared memory, {_scarce(after)}")
     return tuple(found[:3])
+
+
+def _scarce(b: Budget) -> str:
+    """What the accumulators of a budget live in."""
+    if isinstance(b, Tcgen05Budget):
+        return f"{b.tmem.used} columns"
+    return f"{b.role('consumer').registers} registers"
 
 
 def _fits(spec: KernelSpec) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kgen.spec import KernelSpec, Violation
+from kgen.spec.hopper import WgmmaSchedule
 from kgen.spec.rules.wgmma import SLAB_M
 
 
@@ -13,6 +14,7 @@ def wgmma_changes(
 ) -> Iterator[tuple[str, KernelSpec]]:
     """Single changes as YAML, with the spec after each; not all of them help."""
     s = spec.schedule
+    assert isinstance(s, WgmmaSchedule)
 
     def change(**fields: object) -> KernelSpec:
         return spec.model_copy(update={"schedule": s.model_copy(update=fields)})

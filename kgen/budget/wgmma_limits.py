@@ -21,7 +21,9 @@ def wgmma_limits(b: Budget) -> Iterator[Violation]:
 
 
 def _schedule(b: Budget) -> WgmmaSchedule:
-    return b.spec.schedule
+    s = b.spec.schedule
+    assert isinstance(s, WgmmaSchedule)
+    return s
 
 
 def _threads(b: Budget) -> Iterator[Violation]:

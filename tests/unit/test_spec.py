@@ -11,6 +11,9 @@ from kgen.spec import load_spec, parse_spec
 from kgen.spec.locate import legal_paths
 from kgen.spec.tree import LONGEST_FILE
 
+TARGETS = "is not one of sm_90a, sm_100a, sm_103a or sm_107a"
+KINDS = "is not one of wgmma_ws, tcgen05_ws, tcgen05_ws_split"
+
 
 def first_line(text: str) -> str:
     return text.split("\n", 1)[0]
@@ -140,7 +143,7 @@ def test_every_duplicate_is_reported_at_once(refusal):
         ),
         (
             {"kind: wgmma_ws": "kind: wgmma"},
-            "v6.yaml:9:9: schedule.kind: wgmma is not wgmma_ws; the nearest is wgmma_ws",
+            f"v6.yaml:9:9: schedule.kind: wgmma {KINDS}; the nearest is wgmma_ws",
         ),
         (
             {"promotion_bytes: 128": "promotion_bytes: 100"},
@@ -224,10 +227,10 @@ def test_a_wrong_value_is_refused_at_its_place(refusal, change, line):
 @pytest.mark.parametrize(
     ("target", "line"),
     [
-        ("sm_90", "v6.yaml:2:9: target: sm_90 is not sm_90a; the nearest is sm_90a"),
-        ("sm_100", "v6.yaml:2:9: target: sm_100 is not sm_90a; the nearest is sm_90a"),
-        ("90a", "v6.yaml:2:9: target: 90a is not sm_90a; the nearest is sm_90a"),
-        ("compute_90a", "v6.yaml:2:9: target: compute_90a is not sm_90a"),
+        ("sm_90", f"v6.yaml:2:9: target: sm_90 {TARGETS}; the nearest is sm_90a"),
+        ("sm_100", f"v6.yaml:2:9: target: sm_100 {TARGETS}; the nearest is sm_100a"),
+        ("90a", f"v6.yaml:2:9: target: 90a {TARGETS}; the nearest is sm_90a"),
+        ("compute_90a", f"v6.yaml:2:9: target: compute_90a {TARGETS}; the nearest is sm_90a"),
     ],
 )
 def test_a_target_without_its_suffix_is_refused(refusal, target, line):

@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterator
 
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
-from kgen.spec.rules import wgmma_ws
+from kgen.spec.rules import target, tcgen05, wgmma_ws
 
 __all__ = ["violations"]
 
 _RULES: dict[str, Callable[[KernelSpec], Iterator[Violation]]] = {
     "wgmma_ws": wgmma_ws.rules,
+    "tcgen05_ws": tcgen05.rules,
+    "tcgen05_ws_split": tcgen05.rules,
 }
 
 
 def violations(spec: KernelSpec) -> list[Violation]:
-    """Every rule that `spec` breaks."""
-    return list(_RULES[spec.schedule.kind](spec))
+    """Every rule that `spec` breaks; a schedule on a target it is not for breaks nothing else."""
+    return list(target.rules(spec)) or list(_RULES[spec.schedule.kind](spec))

@@ -9,12 +9,22 @@ from kgen.spec.model import KernelSpec
 
 SLAB_M = 64  # rows of one wgmma; a consumer owns one slab
 STORE_BOX_N = 64  # columns of one TMA store: one 128-byte swizzle row of a 16-bit type
+SIXTEEN_BITS = ("f16", "bf16")
 MMA_K = 16  # K elements of one wgmma of 16-bit operands
 
 
 def operand_rules(spec: KernelSpec) -> Iterator[Violation]:
-    """Combinations of types that wgmma has."""
+    """Combinations of types that the wgmma schedules have."""
     gemm = spec.gemm
+    for operand, kind in (("a", gemm.a.dtype), ("b", gemm.b.dtype), ("d", gemm.d.dtype)):
+        if kind not in SIXTEEN_BITS:
+            yield Violation(
+                ("gemm", operand, "dtype"),
+                f"{kind}; the wgmma schedules take {' and '.join(SIXTEEN_BITS)}",
+            )
+    for field in ("block_scale", "global_scale"):
+        if getattr(gemm, field):
+            yield Violation(("gemm", field), "block scales belong to tcgen05; wgmma has none")
     if gemm.a.dtype != gemm.b.dtype:
         yield Violation(
             ("gemm", "b", "dtype"),
