@@ -19,7 +19,7 @@ MBARRIER_BYTES = 8
 WORD_BYTES = 4  # where tcgen05.alloc leaves the first column
 EPILOGUE_WARPS = LANES // 32
 # Beyond the values of one box, as ptxas 13.5 reports for these templates; an estimate.
-EPILOGUE_REGISTERS = 44
+EPILOGUE_REGISTERS = 28
 PRODUCER_REGISTERS = 40
 MMA_REGISTERS = 40
 

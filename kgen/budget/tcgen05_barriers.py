@@ -24,7 +24,7 @@ def barriers(spec: KernelSpec, g: Geometry) -> tuple[Barrier, ...]:
            there only once that group has read the stage
     """
     s = schedule_of(spec)
-    both = " of the leading CTA, then TMA of both" if g.group == 2 else ", then TMA"
+    both = "the leading {}, then TMA of both CTAs" if g.group == 2 else "the {}, then TMA"
     a_groups, b_groups = g.a_shares, g.b_shares
     if isinstance(s, Tcgen05WsSplit):
         assert isinstance(s.a_stages, int) and isinstance(s.b_stages, int)
@@ -42,7 +42,7 @@ def barriers(spec: KernelSpec, g: Geometry) -> tuple[Barrier, ...]:
     buffers = s.tmem.buffers
     assert isinstance(buffers, int)
     accumulators = buffers * g.m_tiles * g.n_tiles
-    arriver = "a thread of each epilogue warp" + (" of both CTAs" if g.group == 2 else "")
+    arriver = "a thread of each epilogue warp" + (", both CTAs" if g.group == 2 else "")
     return (
         *rings,
         Barrier("acc_full", buffers, 1, 0, "the commit behind a tile", "epilogue"),
@@ -60,6 +60,6 @@ def _ring(
     """The two rows of one ring. groups: CTA groups that the loads of one CTA reach."""
     arriver = commit if groups == 1 else f"{commit}, of {groups} CTA groups"
     return [
-        Barrier(f"{prefix}full", stages, 1, size, f"the {producer}{both}", "mma"),
+        Barrier(f"{prefix}full", stages, 1, size, both.format(producer), "mma"),
         Barrier(f"{prefix}empty", stages, groups, 0, arriver, producer),
     ]

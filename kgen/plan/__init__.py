@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from kgen.budget import Budget, budget
 from kgen.plan.model import KernelPlan, TensorMap
+from kgen.plan.tcgen05 import lower_tcgen05
 from kgen.plan.wgmma_ws import lower_wgmma_ws
 from kgen.spec import LoadedSpec
 
@@ -11,6 +12,8 @@ __all__ = ["KernelPlan", "TensorMap", "lower"]
 
 _LOWERINGS: dict[str, Callable[[LoadedSpec, Budget], KernelPlan]] = {
     "wgmma_ws": lower_wgmma_ws,
+    "tcgen05_ws": lower_tcgen05,
+    "tcgen05_ws_split": lower_tcgen05,
 }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kgen.budget import Budget
 from kgen.dtypes import DType
+from kgen.plan.launch import LaunchAttribute, ScaleMap, launch_attributes
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class TensorMap:
     @property
     def multiple(self) -> int:
         """Elements in 16 bytes, the unit of TMA's strides and base addresses."""
-        return 16 // self.dtype.bytes
+        return self.dtype.elements_in(16)
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,27 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class ResidentGrid:
+    """A grid of resident clusters that take tiles in turn.
+
+    most  clusters at a time, None for as many as the device holds
+    least_saving  K tiles that cutting tiles must save; None: tiles are never cut
+    part_bytes  what a CTA leaves of a cut tile
+    flags  per cut and CTA, 4 bytes each
+    """
+
+    most: int | None
+    least_saving: int | None
+    part_bytes: int
+    flags: int
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a tile may be cut in two, which takes a workspace."""
+        return self.least_saving is not None
+
+
+@dataclass(frozen=True, kw_only=True)
 class KernelPlan:
     """What every kernel has, whatever its schedule: identity, interface, storage and launch."""
 
@@ -196,6 +218,12 @@ class KernelPlan:
     threads: int
     smem_bytes: int
     tile: tuple[int, int, int]
+    cluster: tuple[int, int] = (1, 1)  # CTAs along M and N
+    pdl: bool = False  # launched with programmatic stream serialisation
+    resident: ResidentGrid | None = None  # None: one CTA for every tile
+    scale_maps: tuple[ScaleMap, ...] = ()  # block scales of A and B
+    takes_global_scale: bool = False  # the launch takes one more factor of D
+    is_oversized: bool = False  # needs the oversized shared-memory mode
 
     @property
     def input_maps(self) -> tuple[TensorMap, ...]:
@@ -217,12 +245,37 @@ class KernelPlan:
         """The tensor map of D, used where its rows are 16-byte aligned."""
         return self.maps[2]
 
+    @property
+    def launch_attributes(self) -> tuple[LaunchAttribute, ...]:
+        """What a launch asks for beyond grid, block and shared memory."""
+        return launch_attributes(self.pdl, self.is_oversized)
+
+    @property
+    def attribute_count(self) -> int:
+        """How many launch attributes there are."""
+        return len(self.launch_attributes)
+
+    @property
+    def clustered(self) -> bool:
+        """Whether CTAs run in clusters."""
+        return self.cluster != (1, 1)
+
+    @property
+    def cuts_tiles(self) -> bool:
+        """Whether a launch may need a workspace for the parts of cut tiles."""
+        return self.resident is not None and self.resident.cuts
+
+    @property
+    def cluster_tile(self) -> tuple[int, int]:
+        """Rows and columns of D that a cluster computes at a time."""
+        return self.tile[0] * self.cluster[0], self.tile[1] * self.cluster[1]
+
     def constant(self, name: str) -> int:
         """The value of a constant of the generated file."""
         return next(c.value for c in self.constants if c.name == name)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WgmmaPlan(KernelPlan):
     """A kernel whose consumers multiply with wgmma."""
 
@@ -230,7 +283,7 @@ class WgmmaPlan(KernelPlan):
     raster_along_n: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WgmmaWsPlan(WgmmaPlan):
     """One wgmma_ws kernel."""
 

@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from blackwell import VARIANTS, variant
 from jinja2 import Environment, nodes
 
+from kgen.plan import lower
 from kgen.render import _wrapper_library, render
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
@@ -157,6 +159,9 @@ def test_every_wrapper_is_used_by_some_spec(plan_of, f32):
     used: set[str] = set()
     for changes in variants:
         source = render(plan_of(changes)).source
+        used |= set(re.findall(r"__forceinline__ \w+ (\w+)\(", source))
+    for name in VARIANTS:
+        source = render(lower(variant(name))).source
         used |= set(re.findall(r"__forceinline__ \w+ (\w+)\(", source))
     library = {n for n in _wrapper_library() if n != "registers"}
     assert library <= used
