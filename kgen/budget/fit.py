@@ -10,6 +10,7 @@ from kgen.budget.tcgen05 import Tcgen05Budget, tcgen05_budget
 from kgen.budget.tcgen05_limits import tcgen05_changes, tcgen05_limits
 from kgen.budget.wgmma_changes import wgmma_changes
 from kgen.budget.wgmma_limits import wgmma_limits
+from kgen.budget.wgmma_persistent import wgmma_persistent_budget
 from kgen.budget.wgmma_ws import wgmma_ws_budget
 from kgen.errors import BudgetError
 from kgen.spec import KernelSpec, LoadedSpec, Violation
@@ -28,6 +29,7 @@ class _Family:
 
 
 _FAMILIES: dict[str, _Family] = {
+    "wgmma_persistent": _Family(wgmma_persistent_budget, wgmma_limits, wgmma_changes),
     "wgmma_ws": _Family(wgmma_ws_budget, wgmma_limits, wgmma_changes),
     "tcgen05_ws": _Family(tcgen05_budget, tcgen05_limits, tcgen05_changes),
     "tcgen05_ws_split": _Family(tcgen05_budget, tcgen05_limits, tcgen05_changes),

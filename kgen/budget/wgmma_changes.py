@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from kgen.budget.wgmma import schedule_of, slabs_of
 from kgen.spec import KernelSpec, Violation
-from kgen.spec.hopper import WgmmaSchedule
+from kgen.spec.hopper import TmaPerWarp
 from kgen.spec.rules.wgmma import SLAB_M
 
 
@@ -13,8 +14,7 @@ def wgmma_changes(
     spec: KernelSpec, broken: Violation, fits: Callable[[KernelSpec], bool]
 ) -> Iterator[tuple[str, KernelSpec]]:
     """Single changes as YAML, with the spec after each; not all of them help."""
-    s = spec.schedule
-    assert isinstance(s, WgmmaSchedule)
+    s = schedule_of(spec)
 
     def change(**fields: object) -> KernelSpec:
         return spec.model_copy(update={"schedule": s.model_copy(update=fields)})
@@ -22,6 +22,7 @@ def wgmma_changes(
     def tile(**fields: object) -> object:
         return s.tile.model_copy(update=fields)
 
+    slabs = slabs_of(spec)
     field = broken.path[-1]
     if field == "accumulator" and spec.gemm.accumulator == "f32":
         gemm = spec.gemm.model_copy(update={"accumulator": "f16"})
@@ -34,11 +35,14 @@ def wgmma_changes(
         yield "schedule.registers: auto", change(registers="auto")
     if s.smem_limit and field in ("smem_limit", "stages"):
         yield "no schedule.smem_limit", change(smem_limit=None)
+    if isinstance(s.epilogue, TmaPerWarp) and s.epilogue.deferred:
+        at_once = s.epilogue.model_copy(update={"deferred": False})
+        yield "schedule.epilogue.deferred: false", change(epilogue=at_once)
     if s.epilogue.store_buffers > 1:
         one = s.epilogue.model_copy(update={"store_buffers": 1})
         yield "schedule.epilogue.store_buffers: 1", change(epilogue=one)
     for consumers in range(s.consumers - 1, 0, -1):
-        m = consumers * SLAB_M
+        m = consumers * slabs * SLAB_M
         text = f"schedule.tile.m: {m} with consumers: {consumers}"
         yield text, change(tile=tile(m=m), consumers=consumers)
     for n in range(s.tile.n - 64, 0, -64):

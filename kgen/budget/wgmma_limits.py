@@ -6,10 +6,15 @@ from collections.abc import Iterator
 
 from kgen.budget.ledger import Item, Ledger
 from kgen.budget.model import Budget
+from kgen.budget.wgmma import slabs_of
 from kgen.spec import Violation
 from kgen.spec.base import Registers
 from kgen.spec.hopper import WgmmaSchedule
 from kgen.spec.rules.wgmma import SLAB_M
+
+# What ptxas needs beside the accumulators of one wgmma before it accepts the instruction: a launch
+# cap of 154 for 128 accumulators, seen with ptxas 13.0 and 13.5.
+ONE_WGMMA_OVERHEAD = 26
 
 
 def wgmma_limits(b: Budget) -> Iterator[Violation]:
@@ -56,20 +61,17 @@ def _smem(b: Budget) -> Iterator[Violation]:
 def _registers(b: Budget) -> Iterator[Violation]:
     consumer, threads = b.role("consumer"), b.role("consumer").warps * 32
     # ptxas wants one wgmma to fit the launch allocation, whatever setmaxnreg adds later (C7602).
-    cap = min(consumer.register_cap, b.launch_cap)
-    if consumer.registers > cap:
-        table = Ledger(
-            "registers",
-            "registers per thread",
-            (
-                Item("accumulators", consumer.accumulators, _accumulator_sum(b)),
-                Item(
-                    "other", consumer.overhead, "addresses, loop state, epilogue (as ptxas reports)"
-                ),
-            ),
-            cap,
-            "consumer",
-        )
+    slab = consumer.accumulators // slabs_of(b.spec)
+    alone = slab + ONE_WGMMA_OVERHEAD > b.launch_cap
+    if consumer.registers > consumer.register_cap or alone:
+        items = [
+            Item("accumulators", slab if alone else consumer.accumulators, _accumulator_sum(b)),
+            Item("other", consumer.overhead, "addresses, loop state, epilogue (as ptxas reports)"),
+        ]
+        if consumer.waiting and not alone:
+            items.insert(1, Item("waiting", consumer.waiting, "the tile before, not yet stored"))
+        cap = min(consumer.register_cap, b.launch_cap) if alone else consumer.register_cap
+        table = Ledger("registers", "registers per thread", tuple(items), cap, "consumer")
         whole = threads * consumer.accumulators
         left = b.arch.registers - whole
         yield Violation(
@@ -82,8 +84,9 @@ def _registers(b: Budget) -> Iterator[Violation]:
                 f"{whole} of {b.arch.registers} registers per SM, {left} left for everything else",
             ),
         )
-    yield from _producer(b)
-    yield from _register_split(b)
+    if any(role.name == "producer" for role in b.roles):
+        yield from _producer(b)
+        yield from _register_split(b)
 
 
 def _producer(b: Budget) -> Iterator[Violation]:
@@ -101,7 +104,10 @@ def _producer(b: Budget) -> Iterator[Violation]:
 def _accumulator_sum(b: Budget) -> str:
     bits = 16 if b.spec.gemm.accumulator == "f16" else 32
     per_register = " / 2 per register" if bits == 16 else ""
-    return f"{SLAB_M} x {_schedule(b).tile.n}{per_register} / {b.arch.warpgroup_threads} threads"
+    slabs = slabs_of(b.spec)
+    times = f"{slabs} slabs x " if slabs > 1 else ""
+    n, threads = _schedule(b).tile.n, b.arch.warpgroup_threads
+    return f"{times}{SLAB_M} x {n}{per_register} / {threads} threads"
 
 
 def _register_split(b: Budget) -> Iterator[Violation]:

@@ -1,10 +1,37 @@
-"""What some launches need beyond two operands, an output and a grid: block scales, attributes."""
+"""What a launch needs: tensor maps, block scales, a grid, attributes; and what it answers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from kgen.blockscale import TILE_SCALES
+from kgen.dtypes import DType
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """One cuTensorMapEncodeTiled call. Both launchers, C and Python, are made from this row.
+
+    inner and outer name the problem extents (`m`, `n`, `k`), ld the leading dimension in elements.
+    box in elements, innermost first; swizzle and promotion in bytes (promotion 0 is off).
+    """
+
+    operand: str
+    pointer: str
+    dtype: DType
+    inner: str
+    outer: str
+    ld: str
+    box: tuple[int, int]
+    swizzle_bytes: int
+    promotion_bytes: int
+    promotion_name: str  # enumerator behind CU_TENSOR_MAP_L2_PROMOTION_
+    max_ld: int  # elements, exclusive: strides stay below 2^40 bytes
+
+    @property
+    def multiple(self) -> int:
+        """Elements in 16 bytes, the unit of TMA's strides and base addresses."""
+        return self.dtype.elements_in(16)
 
 
 @dataclass(frozen=True)
@@ -35,6 +62,36 @@ class LaunchAttribute:
     id: str
     field: str
     value: str
+
+
+@dataclass(frozen=True)
+class ResidentGrid:
+    """A grid of resident clusters that take tiles in turn.
+
+    most  clusters at a time, None for as many as the device holds
+    least_saving  K tiles that cutting tiles must save; None: tiles are never cut
+    part_bytes  what a CTA leaves of a cut tile
+    flags  per cut and CTA, 4 bytes each
+    """
+
+    most: int | None
+    least_saving: int | None
+    part_bytes: int
+    flags: int
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a tile may be cut in two, which takes a workspace."""
+        return self.least_saving is not None
+
+
+@dataclass(frozen=True)
+class Status:
+    """One answer of the launcher, in C and in Python."""
+
+    value: int
+    name: str
+    text: str
 
 
 _OVERLAP = (

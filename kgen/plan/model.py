@@ -8,8 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kgen.budget import Budget
-from kgen.dtypes import DType
-from kgen.plan.launch import LaunchAttribute, ScaleMap, launch_attributes
+from kgen.plan.launch import (
+    LaunchAttribute,
+    ResidentGrid,
+    ScaleMap,
+    Status,
+    TensorMap,
+    launch_attributes,
+)
 
 
 @dataclass(frozen=True)
@@ -53,41 +59,6 @@ class BarrierInit:
     count: str
     arrivals: str
     arriver: str
-
-
-@dataclass(frozen=True)
-class TensorMap:
-    """One cuTensorMapEncodeTiled call. Both launchers, C and Python, are made from this row.
-
-    inner and outer name the problem extents (`m`, `n`, `k`), ld the leading dimension in elements.
-    box in elements, innermost first; swizzle and promotion in bytes (promotion 0 is off).
-    """
-
-    operand: str
-    pointer: str
-    dtype: DType
-    inner: str
-    outer: str
-    ld: str
-    box: tuple[int, int]
-    swizzle_bytes: int
-    promotion_bytes: int
-    promotion_name: str  # enumerator behind CU_TENSOR_MAP_L2_PROMOTION_
-    max_ld: int  # elements, exclusive: strides stay below 2^40 bytes
-
-    @property
-    def multiple(self) -> int:
-        """Elements in 16 bytes, the unit of TMA's strides and base addresses."""
-        return self.dtype.elements_in(16)
-
-
-@dataclass(frozen=True)
-class Status:
-    """One answer of the launcher, in C and in Python."""
-
-    value: int
-    name: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -140,6 +111,7 @@ class Mma:
     register_rows: tuple[tuple[int, ...], ...]  # the same, four a line
     a_operand: int
     b_operand: int
+    accumulate_operand: int | None  # None: it always adds
     trans_a: int
     trans_b: int
 
@@ -168,24 +140,13 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class ResidentGrid:
-    """A grid of resident clusters that take tiles in turn.
+class SlabStep:
+    """One MMA of a K tile: its slab, and descriptor advances in units of 16 bytes."""
 
-    most  clusters at a time, None for as many as the device holds
-    least_saving  K tiles that cutting tiles must save; None: tiles are never cut
-    part_bytes  what a CTA leaves of a cut tile
-    flags  per cut and CTA, 4 bytes each
-    """
-
-    most: int | None
-    least_saving: int | None
-    part_bytes: int
-    flags: int
-
-    @property
-    def cuts(self) -> bool:
-        """Whether a tile may be cut in two, which takes a workspace."""
-        return self.least_saving is not None
+    slab: int
+    a: int
+    b: int
+    first: bool  # of its slab: it overwrites the accumulators of the tile before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,3 +250,24 @@ class WgmmaWsPlan(WgmmaPlan):
 
     producer: ProducerPlan
     consumer: ConsumerPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class WgmmaPersistentPlan(WgmmaPlan):
+    """One wgmma_persistent kernel."""
+
+    shares_a: bool  # CTAs along N: each loads a part of A for its cluster row
+    shares_b: bool  # CTAs along M: each loads a part of B for its cluster column
+    shares_both: bool
+    wraps: bool
+    refills: bool  # no producer: a consumer thread loads
+    a_loads: tuple[Load, ...]
+    b_loads: tuple[Load, ...]
+    steps: tuple[SlabStep, ...]
+    k_step_note: str
+    releases_previous: bool
+    converts: str | None  # wrapper that packs two f32; None when D is the accumulator
+    adds_part: str | None  # wrapper that adds a stored accumulator register
+    deferred: bool
+    producer_registers: int | None  # setmaxnreg.dec
+    consumer_registers: int | None  # setmaxnreg.inc

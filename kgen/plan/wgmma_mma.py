@@ -7,8 +7,10 @@ the conformance tests named in the facts that the tests cite.
 from __future__ import annotations
 
 from kgen.budget import Budget
+from kgen.budget.wgmma import schedule_of, slabs_of
 from kgen.dtypes import dtype
 from kgen.plan.model import ConsumerPlan, Descriptor, KStep, Layout, Mma
+from kgen.plan.wgmma import pack_wrapper
 from kgen.spec import KernelSpec
 from kgen.spec.base import Registers
 from kgen.spec.hopper import WgmmaWs
@@ -24,21 +26,20 @@ def consumer(spec: KernelSpec, b: Budget) -> ConsumerPlan:
     s, gemm = spec.schedule_as(WgmmaWs), spec.gemm
     split = s.registers if isinstance(s.registers, Registers) else None
     steps = range(0, s.tile.k, MMA_K)
-    a_steps = [_advance(spec, b, "a", SLAB_M, k) for k in steps]
-    b_steps = [_advance(spec, b, "b", s.tile.n, k) for k in steps]
-    packs = {"f16": "pack_f16x2", "bf16": "pack_bf16x2"}
+    a_steps = [advance(b, "a", SLAB_M, k) for k in steps]
+    b_steps = [advance(b, "b", s.tile.n, k) for k in steps]
     return ConsumerPlan(
         k_steps=tuple(KStep(x, y) for x, y in zip(a_steps, b_steps, strict=True)),
-        k_step_note=_k_step_note(b),
+        k_step_note=k_step_note(b),
         releases_previous=s.release == "previous",
         takes_turns=s.epilogue.store_buffers < s.consumers,
-        converts=packs[gemm.d.dtype] if gemm.accumulator == "f32" else None,
+        converts=pack_wrapper(b),
         out="out" if gemm.accumulator == "f32" else "acc",
         registers=split.consumer if split else None,
     )
 
 
-def _k_step_note(b: Budget) -> str:
+def k_step_note(b: Budget) -> str:
     """How far one MMA moves the descriptors, in words."""
     ways = {
         f"{MMA_K * b.box(x).element_bytes} bytes of a row"
@@ -49,7 +50,7 @@ def _k_step_note(b: Budget) -> str:
     return f"Each wgmma takes {MMA_K} of K, {' or '.join(sorted(ways))}; offsets in 16-byte units."
 
 
-def _advance(spec: KernelSpec, b: Budget, operand: str, rows: int, k: int) -> int:
+def advance(b: Budget, operand: str, rows: int, k: int) -> int:
     """Descriptor units from the start of a stage's operand to K element `k`."""
     box = b.box(operand)
     size = box.element_bytes
@@ -85,10 +86,13 @@ def _descriptor(b: Budget, operand: str) -> Descriptor:
     return Descriptor(f"0x{units | _SWIZZLE_CODE[box.swizzle_bytes] << 62:016x}", note)
 
 
-def mma(spec: KernelSpec, b: Budget) -> Mma:
-    """The wgmma of one slab."""
-    gemm, n = spec.gemm, spec.schedule_as(WgmmaWs).tile.n
-    registers = b.role("consumer").accumulators
+def mma(spec: KernelSpec, b: Budget, *, overwrites: bool = False) -> Mma:
+    """The wgmma of one slab.
+
+    overwrites  whether the caller says by an argument if the accumulators' old values count
+    """
+    gemm, n = spec.gemm, schedule_of(spec).tile.n
+    registers = b.role("consumer").accumulators // slabs_of(spec)
     f32 = gemm.accumulator == "f32"
     operands = list(range(registers))
     ptx = dtype(gemm.a.dtype).ptx
@@ -103,6 +107,7 @@ def mma(spec: KernelSpec, b: Budget) -> Mma:
         register_rows=tuple(tuple(operands[i : i + 4]) for i in range(0, registers, 4)),
         a_operand=registers,
         b_operand=registers + 1,
+        accumulate_operand=registers + 2 if overwrites else None,
         trans_a=int(gemm.a.major != "k"),
         trans_b=int(gemm.b.major != "k"),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kgen.budget import Budget
+from kgen.budget.wgmma import schedule_of
 from kgen.dtypes import dtype
 from kgen.plan.model import Load, ProducerPlan, TensorMap
 from kgen.spec import KernelSpec
@@ -13,7 +14,7 @@ from kgen.spec.rules.wgmma import SLAB_M
 
 def tensor_maps(spec: KernelSpec, b: Budget) -> tuple[TensorMap, ...]:
     """The tensor maps of A, B and D, in that order."""
-    promotion = spec.schedule_as(WgmmaWs).l2.promotion_bytes
+    promotion = schedule_of(spec).l2.promotion_bytes
     rows = []
     for operand in ("a", "b", "d"):
         box = b.box(operand)

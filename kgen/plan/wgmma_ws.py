@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from kgen.budget import Budget
 from kgen.dtypes import dtype
-from kgen.plan.model import BarrierInit, Constant, Field, ProblemField, TensorMap, WgmmaWsPlan
+from kgen.plan.model import BarrierInit, Constant, Field, ProblemField, WgmmaWsPlan
 from kgen.plan.status import statuses
+from kgen.plan.wgmma import TMA_STORE, count, interface, output_fields, problem_text
 from kgen.plan.wgmma_mma import consumer, layouts, mma
 from kgen.plan.wgmma_ring import producer, tensor_maps
 from kgen.spec import KernelSpec, LoadedSpec
@@ -19,7 +20,7 @@ from kgen.spec.rules.wgmma import SLAB_M, STORE_BOX_N
 def lower_wgmma_ws(loaded: LoadedSpec, budget: Budget) -> WgmmaWsPlan:
     """The plan of one wgmma_ws kernel. `budget` must have been accepted."""
     spec = budget.spec
-    s, gemm = spec.schedule_as(WgmmaWs), spec.gemm
+    s = spec.schedule_as(WgmmaWs)
     maps = tensor_maps(spec, budget)
     # Row and column indices up to one tile past the end must fit in 32 bits.
     extent_limit = 2**31 - 1 - 2 * max(s.tile.m, s.tile.n)
@@ -33,11 +34,8 @@ def lower_wgmma_ws(loaded: LoadedSpec, budget: Budget) -> WgmmaWsPlan:
         devices=budget.arch.devices,
         compute_capability=budget.arch.compute_capability,
         minimum_cuda=budget.arch.minimum_cuda,
-        problem=(
-            f"D[M,N] {gemm.d.dtype} = A[M,K] {gemm.a.dtype} @ B[N,K].T {gemm.b.dtype}, "
-            f"{gemm.accumulator} accumulation. CTA tile {s.tile.m} x {s.tile.n} x {s.tile.k}."
-        ),
-        interface=_interface(spec, maps, extent_limit),
+        problem=problem_text(spec, (s.tile.m, s.tile.n, s.tile.k)),
+        interface=interface(spec, maps, extent_limit),
         structure=_structure(spec, budget),
         budget=budget,
         constants=_constants(spec, budget),
@@ -58,26 +56,6 @@ def lower_wgmma_ws(loaded: LoadedSpec, budget: Budget) -> WgmmaWsPlan:
         smem_bytes=budget.smem.total,
         tile=(s.tile.m, s.tile.n, s.tile.k),
     )
-
-
-def _interface(spec: KernelSpec, maps: tuple[TensorMap, ...], extent_limit: int) -> tuple[str, ...]:
-    """What a caller must know; the header comment and the .h carry it."""
-    a = "A[M,K]" if spec.gemm.a.major == "k" else "A as [K,M]"
-    b = "B[N,K]" if spec.gemm.b.major == "k" else "B as [K,N]"
-    rows = [
-        f"{a}, {b}, D[M,N] row-major; D overlaps neither. Leading dimensions in elements.",
-        f"M, N, K from 0 to {extent_limit}, at most 2^31 - 1 tiles.",
-        f"a, b: 16-byte aligned; lda, ldb: multiples of {maps[0].multiple}, below 2^40 bytes.",
-        "d: aligned to its element. Where d is 16-byte aligned and N and ldd are multiples of "
-        f"{maps[2].multiple},",
-        "TMA stores D; elsewhere the consumers store it element by element, which is slower.",
-    ]
-    if spec.gemm.accumulator == "f16":
-        rows.append(
-            "f16 accumulation: partial sums overflow at 65504 and lose increments below 1 "
-            "from 2048 on."
-        )
-    return tuple(rows)
 
 
 def _structure(spec: KernelSpec, b: Budget) -> tuple[str, ...]:
@@ -153,26 +131,12 @@ def _barriers(b: Budget) -> tuple[BarrierInit, ...]:
 
 
 def _problem(spec: KernelSpec) -> tuple[ProblemField, ...]:
-    pointer = f"{dtype(spec.gemm.d.dtype).storage}*"
-
-    def count(name: str, value: str, note: str) -> ProblemField:
-        return ProblemField("int", name, "i4", f"static_cast<int>({value})", note)
-
     return (
-        ProblemField(pointer, "d", "u8", f"static_cast<{pointer}>(d)", "D, row-major"),
-        ProblemField("int64_t", "ldd", "i8", "ldd", "elements from one row of D to the next"),
-        count("m", "m", "rows of D"),
-        count("n", "n", "columns of D"),
+        *output_fields(spec),
         count("k_tiles", "tiles(k, kTileK)", "K in tiles of kTileK, rounded up"),
         count("tiles_m", "tiles(m, kTileM)", "M in tiles of kTileM, rounded up"),
         count("tiles_n", "tiles(n, kTileN)", "N in tiles of kTileN, rounded up"),
-        ProblemField(
-            "int",
-            "tma_store",
-            "i4",
-            "tma_store",
-            "rows of D start and end on 16 bytes: TMA stores it",
-        ),
+        TMA_STORE,
     )
 
 

@@ -14,7 +14,7 @@ from pydantic import Field, Strict
 from kgen.arch import ARCHS
 from kgen.spec.base import Model, Whole
 from kgen.spec.blackwell import Tcgen05Ws, Tcgen05WsSplit
-from kgen.spec.hopper import WgmmaWs
+from kgen.spec.hopper import WgmmaPersistent, WgmmaWs
 from kgen.spec.names import KernelName
 
 Target = Literal["sm_90a", "sm_100a", "sm_103a", "sm_107a"]
@@ -64,7 +64,9 @@ class Gemm(Model):
     )
 
 
-Schedule = Annotated[WgmmaWs | Tcgen05Ws | Tcgen05WsSplit, Field(discriminator="kind")]
+Schedule = Annotated[
+    WgmmaWs | WgmmaPersistent | Tcgen05Ws | Tcgen05WsSplit, Field(discriminator="kind")
+]
 """The schedules, told apart by `kind`."""
 
 Kind = TypeVar("Kind", bound=Model)

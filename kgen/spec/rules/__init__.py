@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
-from kgen.spec.rules import target, tcgen05, wgmma_ws
+from kgen.spec.rules import target, tcgen05, wgmma_persistent, wgmma_ws
 
 __all__ = ["violations"]
 
 _RULES: dict[str, Callable[[KernelSpec], Iterator[Violation]]] = {
+    "wgmma_persistent": wgmma_persistent.rules,
     "wgmma_ws": wgmma_ws.rules,
     "tcgen05_ws": tcgen05.rules,
     "tcgen05_ws_split": tcgen05.rules,

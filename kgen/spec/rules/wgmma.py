@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kgen.dtypes import dtype
+from kgen.spec.hopper import WgmmaSchedule
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
 
@@ -38,4 +40,37 @@ def operand_rules(spec: KernelSpec) -> Iterator[Violation]:
     if gemm.accumulator == "f16" and gemm.d.dtype != "f16":
         yield Violation(
             ("gemm", "d", "dtype"), "an f16 accumulator is stored as it is, so D must be f16"
+        )
+
+
+def swizzle_rules(spec: KernelSpec, s: WgmmaSchedule) -> Iterator[Violation]:
+    """A K-major row of a stage is whole swizzle patterns."""
+    swizzle = s.swizzle_bytes
+    if swizzle == "auto":
+        return
+    row = s.tile.k * dtype(spec.gemm.a.dtype).bytes
+    k_major = "k" in (spec.gemm.a.major, spec.gemm.b.major)
+    if k_major and row % swizzle:
+        yield Violation(
+            ("schedule", "swizzle_bytes"),
+            f"a row of tile.k has {row} bytes, not a multiple of the {swizzle}-byte swizzle",
+        )
+
+
+def stage_rules(s: WgmmaSchedule) -> Iterator[Violation]:
+    """A ring must have the stage that a late release keeps."""
+    if s.stages == 1 and s.release == "previous":
+        yield Violation(
+            ("schedule", "stages"),
+            "one stage deadlocks with release: previous, which frees a stage one K tile late; "
+            "use release: same or 2 stages",
+        )
+
+
+def register_rules(s: WgmmaSchedule) -> Iterator[Violation]:
+    """Who can move registers."""
+    if s.registers != "auto" and s.producer != "warpgroup":
+        yield Violation(
+            ("schedule", "registers"),
+            "setmaxnreg acts on whole warpgroups; needs producer: warpgroup",
         )

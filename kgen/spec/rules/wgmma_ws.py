@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kgen.dtypes import dtype
 from kgen.spec.hopper import WgmmaWs
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
-from kgen.spec.rules.wgmma import MMA_K, SLAB_M, STORE_BOX_N, operand_rules
+from kgen.spec.rules.wgmma import (
+    MMA_K,
+    SLAB_M,
+    STORE_BOX_N,
+    operand_rules,
+    register_rules,
+    stage_rules,
+    swizzle_rules,
+)
 
 
 def rules(spec: KernelSpec) -> Iterator[Violation]:
@@ -38,34 +45,12 @@ def _tile(spec: KernelSpec, s: WgmmaWs) -> Iterator[Violation]:
             ("schedule", "tile", "k"),
             f"{tile.k} elements; must be a multiple of {MMA_K} (one wgmma)",
         )
-    yield from _swizzle(spec, s)
-
-
-def _swizzle(spec: KernelSpec, s: WgmmaWs) -> Iterator[Violation]:
-    swizzle = s.swizzle_bytes
-    if swizzle == "auto":
-        return
-    row = s.tile.k * dtype(spec.gemm.a.dtype).bytes
-    k_major = "k" in (spec.gemm.a.major, spec.gemm.b.major)
-    if k_major and row % swizzle:
-        yield Violation(
-            ("schedule", "swizzle_bytes"),
-            f"a row of tile.k has {row} bytes, not a multiple of the {swizzle}-byte swizzle",
-        )
+    yield from swizzle_rules(spec, s)
 
 
 def _pipeline(s: WgmmaWs) -> Iterator[Violation]:
-    if s.stages == 1 and s.release == "previous":
-        yield Violation(
-            ("schedule", "stages"),
-            "one stage deadlocks with release: previous, which frees a stage one K tile late; "
-            "use release: same or 2 stages",
-        )
-    if s.registers != "auto" and s.producer == "warp":
-        yield Violation(
-            ("schedule", "registers"),
-            "setmaxnreg acts on whole warpgroups; needs producer: warpgroup",
-        )
+    yield from stage_rules(s)
+    yield from register_rules(s)
     if s.a_order != "auto" and sorted(s.a_order) != [*range(s.consumers)]:
         slabs = ", ".join(map(str, range(s.consumers)))
         yield Violation(("schedule", "a_order"), f"must name each slab once, in any order: {slabs}")

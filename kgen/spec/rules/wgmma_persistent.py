@@ -1,0 +1,90 @@
+"""Rules of the wgmma_persistent schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kgen.spec.hopper import WgmmaPersistent
+from kgen.spec.locate import Violation
+from kgen.spec.model import KernelSpec
+from kgen.spec.rules.wgmma import (
+    MMA_K,
+    SLAB_M,
+    STORE_BOX_N,
+    operand_rules,
+    register_rules,
+    stage_rules,
+    swizzle_rules,
+)
+
+WARPS = 4  # of a consumer; each signals one of the CTAs that load into its ring
+
+
+def rules(spec: KernelSpec) -> Iterator[Violation]:
+    """Every rule of the schedule that `spec` breaks."""
+    s = spec.schedule_as(WgmmaPersistent)
+    yield from operand_rules(spec)
+    yield from _tile(s)
+    yield from swizzle_rules(spec, s)
+    yield from _cluster(spec, s)
+    yield from stage_rules(s)
+    yield from register_rules(s)
+    yield from _epilogue(spec, s)
+
+
+def _tile(s: WgmmaPersistent) -> Iterator[Violation]:
+    tile = s.tile
+    if tile.m % (s.consumers * SLAB_M):
+        yield Violation(
+            ("schedule", "tile", "m"),
+            f"{tile.m} rows for {s.consumers} consumers; each owns whole slabs of {SLAB_M} rows, "
+            f"so tile.m must be a multiple of {s.consumers * SLAB_M}",
+        )
+    if tile.n % STORE_BOX_N or tile.n > 256:
+        yield Violation(
+            ("schedule", "tile", "n"),
+            f"{tile.n} columns; must be a multiple of {STORE_BOX_N} (one TMA store) "
+            "up to 256 (one wgmma)",
+        )
+    if tile.k % MMA_K:
+        yield Violation(
+            ("schedule", "tile", "k"),
+            f"{tile.k} elements; must be a multiple of {MMA_K} (one wgmma)",
+        )
+
+
+def _cluster(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
+    cluster = s.cluster
+    if cluster.m + cluster.n - 1 > WARPS:
+        yield Violation(
+            ("schedule", "cluster"),
+            f"{cluster.m} x {cluster.n}: {cluster.m + cluster.n - 1} CTAs load into one ring, and "
+            f"each of the {WARPS} warps of a consumer can free stages of one",
+        )
+    for operand, extent, parts, axis in (
+        (spec.gemm.a, s.tile.m, cluster.n, "m"),
+        (spec.gemm.b, s.tile.n, cluster.m, "n"),
+    ):
+        # A part is whole swizzle patterns of 8 rows, or whole boxes where it is not K-major.
+        least = 8 if operand.major == "k" else 64
+        if extent % (parts * least):
+            yield Violation(
+                ("schedule", "tile", axis),
+                f"{parts} CTAs of the cluster share it and load {extent}/{parts} of it each; "
+                f"a part must be a multiple of {least}",
+            )
+
+
+def _epilogue(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
+    if not s.epilogue.deferred:
+        return
+    if spec.gemm.accumulator == "f16":
+        yield Violation(
+            ("schedule", "epilogue", "deferred"),
+            "f16 accumulators are stored as they are, so nothing can be rounded and set aside",
+        )
+    if s.producer == "none":
+        yield Violation(
+            ("schedule", "epilogue", "deferred"),
+            "a tile that waits in registers needs those that a producer warpgroup gives up",
+        )
