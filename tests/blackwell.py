@@ -106,7 +106,7 @@ VARIANTS: dict[str, Variant] = {
         "sm_107a",
         gemm("e4m3"),
         schedule(
-            (128, 256, 128), (128, 256), 64, (1, 1), "tcgen05_ws_split", a_stages=5, b_stages=3,
+            (128, 256, 128), (128, 256), 64, (1, 1), "tcgen05_ws_split", a_stages=5, stages=3,
             pdl=True,
         ),
     ),

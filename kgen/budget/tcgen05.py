@@ -73,10 +73,7 @@ def tcgen05_budget(spec: KernelSpec) -> Tcgen05Budget:
 def ring_depths(spec: KernelSpec) -> tuple[int, int]:
     """Stages of A's ring and of B's, which are the same ring unless the schedule splits them."""
     s = schedule_of(spec)
-    if isinstance(s, Tcgen05WsSplit):
-        a, b = s.a_stages, s.b_stages
-    else:
-        a = b = s.stages
+    a, b = getattr(s, "a_stages", s.stages), s.stages
     assert isinstance(a, int) and isinstance(b, int)
     return a, b
 
@@ -158,16 +155,17 @@ def tcgen05_smem(spec: KernelSpec, arch: Arch, g: Geometry) -> Ledger:
 def _with_stages(spec: KernelSpec, arch: Arch, g: Geometry) -> KernelSpec:
     """`auto` is the deepest ring that fits, or one stage when none does."""
     s = schedule_of(spec)
-    if isinstance(s, Tcgen05WsSplit):
-        open_fields = [f for f in ("a_stages", "b_stages") if getattr(s, f) == "auto"]
-    else:
-        open_fields = ["stages"] if s.stages == "auto" else []
-    if not open_fields:
-        return spec
+    follows = getattr(s, "a_stages", None) == "auto"
+
+    def deep(depth: int) -> KernelSpec:
+        return _update(spec, stages=depth, **({"a_stages": depth} if follows else {}))
+
+    if isinstance(s.stages, int):
+        return deep(s.stages)
     depth = 1
-    while not tcgen05_smem(_update(spec, **dict.fromkeys(open_fields, depth + 1)), arch, g).over:
+    while not tcgen05_smem(deep(depth + 1), arch, g).over:
         depth += 1
-    return _update(spec, **dict.fromkeys(open_fields, depth))
+    return deep(depth)
 
 
 def _tmem(spec: KernelSpec, arch: Arch, g: Geometry, buffers: int) -> TmemMap:

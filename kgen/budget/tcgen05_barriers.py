@@ -26,15 +26,15 @@ def barriers(spec: KernelSpec, g: Geometry) -> tuple[Barrier, ...]:
     s = schedule_of(spec)
     both = "the leading {}, then TMA of both CTAs" if g.group == 2 else "the {}, then TMA"
     a_groups, b_groups = g.a_shares, g.b_shares
+    assert isinstance(s.stages, int)
     if isinstance(s, Tcgen05WsSplit):
-        assert isinstance(s.a_stages, int) and isinstance(s.b_stages, int)
+        assert isinstance(s.a_stages, int)
         b_bytes = g.b_bytes + g.sfa_bytes + g.sfb_bytes
         rings = [
             *_ring("a_", s.a_stages, g.group * g.a_bytes, a_groups, "A producer", both, _EARLY),
-            *_ring("b_", s.b_stages, g.group * b_bytes, b_groups, "B producer", both, _LATE),
+            *_ring("b_", s.stages, g.group * b_bytes, b_groups, "B producer", both, _LATE),
         ]
     else:
-        assert isinstance(s.stages, int)
         size = g.a_bytes + g.b_bytes + g.sfa_bytes + g.sfb_bytes
         # The group of this CTA shares both A and B with it, and commits once.
         groups = a_groups + b_groups - 1

@@ -34,11 +34,11 @@ def tcgen05_limits(b: Budget) -> Iterator[Violation]:
 def _shared_memory(b: Tcgen05Budget) -> Iterator[Violation]:
     s = schedule_of(b.spec)
     if b.smem.over:
-        split = isinstance(s, Tcgen05WsSplit)
-        field = "b_stages" if split else "stages"
-        depth = f"{s.a_stages} and {s.b_stages}" if split else str(s.stages)
+        depth = str(s.stages)
+        if isinstance(s, Tcgen05WsSplit) and s.a_stages != s.stages:
+            depth = f"{s.a_stages} and {s.stages}"
         yield Violation(
-            ("schedule", field),
+            ("schedule", "stages"),
             f"{depth} stage{'s do' if depth != '1' else ' does'} not fit in {b.smem.limit_name}",
             b.smem.rows(),
         )
@@ -61,16 +61,13 @@ def tcgen05_changes(
         return spec.model_copy(update={"schedule": s.model_copy(update=fields)})
 
     field = broken.path[-1]
-    if field == "stages" and isinstance(getattr(s, "stages", None), int):
-        deepest = _deepest(s.stages, lambda n: change(stages=n), fits)  # pyright: ignore[reportAttributeAccessIssue]
+    if field == "stages" and isinstance(s.stages, int):
+        depths = range(s.stages - 1, 0, -1)
+        deepest = next((n for n in depths if fits(change(stages=n))), None)
         if deepest:
             yield f"schedule.stages: {deepest}", change(stages=deepest)
-    if isinstance(s, Tcgen05WsSplit) and field == "b_stages":
-        for name, depth in (("a_stages", s.a_stages), ("b_stages", s.b_stages)):
-            if isinstance(depth, int):
-                found = _deepest(depth, lambda n, name=name: change(**{name: n}), fits)
-                if found:
-                    yield f"schedule.{name}: {found}", change(**{name: found})
+    if isinstance(s, Tcgen05WsSplit) and isinstance(s.a_stages, int) and field == "stages":
+        yield "schedule.a_stages: auto", change(a_stages="auto")
     if field == "buffers" and s.tmem.buffers == 2:
         one = s.tmem.model_copy(update={"buffers": 1})
         yield "schedule.tmem.buffers: 1", change(tmem=one)
@@ -95,9 +92,3 @@ def tcgen05_changes(
         tile = s.tile.model_copy(update={"n": n})
         mma = s.mma.model_copy(update={"n": n})
         yield f"schedule.tile.n and mma.n: {n}", change(tile=tile, mma=mma)
-
-
-def _deepest(
-    depth: int, change: Callable[[int], KernelSpec], fits: Callable[[KernelSpec], bool]
-) -> int | None:
-    return next((n for n in range(depth - 1, 0, -1) if fits(change(n))), None)

@@ -22,7 +22,9 @@ PRODUCER_SPLIT_MANY = 32
 
 def schedule_of(spec: KernelSpec) -> WgmmaSchedule:
     """The schedule of a wgmma kernel."""
-    return spec.schedule
+    s = spec.schedule
+    assert isinstance(s, WgmmaSchedule)
+    return s
 
 
 def update(spec: KernelSpec, **fields: object) -> KernelSpec:

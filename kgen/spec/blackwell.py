@@ -121,8 +121,10 @@ class Tcgen05WsSplit(_Tcgen05):
     kind: Literal["tcgen05_ws_split"] = Field(
         description="Picks the template and the fields below."
     )
-    a_stages: Depth = Field("auto", description="Depth of A's ring; auto: b_stages, or what fits.")
-    b_stages: Depth = Field("auto", description="Depth of the ring of B and scales.")
+    stages: Depth = Field(
+        "auto", description="Depth of the ring of B and scales; auto takes the most that fit."
+    )
+    a_stages: Depth = Field("auto", description="Depth of A's ring; auto is the same as stages.")
 
 
 Tcgen05Schedule = Tcgen05Ws | Tcgen05WsSplit
