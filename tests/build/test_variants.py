@@ -9,7 +9,7 @@ from kgen.api import build, load_spec, lower
 from kgen.paths import data_folder
 from kgen.plan import KernelPlan
 
-SPECS = sorted(p for p in data_folder("specs").rglob("*.yaml") if ".sweep" not in p.suffixes)
+SPECS = sorted((data_folder("specs") / "hopper").glob("*.yaml"))  # others: test_tcgen05
 
 
 def _registers_match_the_budget(plan: KernelPlan) -> None:
