@@ -7,8 +7,8 @@ from typing import Any
 
 from kgen.spec import LoadedSpec, parse_spec
 
-NVFP4 = {"block_scale": {"dtype": "ue4m3", "block": 16}}
-MX = {"block_scale": {"dtype": "ue8m0", "block": 32}}
+NVFP4: dict[str, Any] = {"block_scale": {"dtype": "ue4m3", "block": 16}}
+MX: dict[str, Any] = {"block_scale": {"dtype": "ue8m0", "block": 32}}
 
 
 def gemm(a: str, d: str = "bf16", b: str = "", **more: Any) -> dict[str, Any]:

@@ -231,6 +231,16 @@ class KernelPlan:
         """Rows and columns of D that a cluster computes at a time."""
         return self.tile[0] * self.cluster[0], self.tile[1] * self.cluster[1]
 
+    @property
+    def slab_m(self) -> int:
+        """Rows of a tile that one warpgroup stores."""
+        return self.constant("kSlabM")
+
+    @property
+    def stages(self) -> int:
+        """Depth of the ring."""
+        return self.constant("kStages")
+
     def constant(self, name: str) -> int:
         """The value of a constant of the generated file."""
         return next(c.value for c in self.constants if c.name == name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kgen.plan.model import KernelPlan
+from kgen.spec.rules.tcgen05 import LANES
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,16 @@ class Tcgen05Plan(KernelPlan):
     load_columns: int  # of one tcgen05.ld
     load_rows: tuple[tuple[int, ...], ...]  # its registers, eight a line
     value_rows: tuple[tuple[int, ...], ...]  # the same, four a line
+
+    @property
+    def slab_m(self) -> int:
+        """Rows of a tile that one warpgroup stores: the lanes of tensor memory."""
+        return LANES
+
+    @property
+    def stages(self) -> int:
+        """Depth of the ring that holds B."""
+        return self.constant("kStagesB" if self.is_split else "kStages")
 
     @property
     def cluster_tile(self) -> tuple[int, int]:

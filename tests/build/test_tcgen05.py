@@ -16,6 +16,7 @@ from kgen.build.compile import disassemble
 from kgen.paths import data_folder
 from kgen.plan import KernelPlan
 from kgen.plan.tcgen05_model import Tcgen05Plan
+from kgen.spec.rules.tcgen05 import schedule_of
 
 FOLDER = data_folder("specs")
 SPECS = sorted([*(FOLDER / "blackwell").glob("*.yaml"), *(FOLDER / "rubin").glob("*.yaml")])
@@ -27,7 +28,7 @@ PLANS: dict[str, KernelPlan] = {name: lower(variant(name)) for name in VARIANTS}
 def expected(plan: Tcgen05Plan) -> dict[str, bool]:
     """Patterns of SASS, and whether the plan calls for them."""
     spec = plan.budget.spec
-    s = spec.schedule
+    s = schedule_of(spec)
     kind = {
         "f16": "UTCHMMA",
         "tf32": "UTCHMMA",

@@ -8,6 +8,7 @@ from variants import VARIANTS, variant
 from kgen.api import build, load_spec, lower
 from kgen.paths import data_folder
 from kgen.plan import KernelPlan
+from kgen.spec.hopper import WgmmaSchedule
 
 SPECS = sorted((data_folder("specs") / "hopper").glob("*.yaml"))  # others: test_tcgen05
 
@@ -18,7 +19,9 @@ def _registers_match_the_budget(plan: KernelPlan) -> None:
     assert kernel.registers <= plan.budget.launch_cap
     assert kernel.stack_bytes == 0
     estimate = max(role.registers for role in plan.budget.roles)
-    if plan.budget.spec.schedule.producer == "warp":
+    schedule = plan.budget.spec.schedule
+    assert isinstance(schedule, WgmmaSchedule)
+    if schedule.producer == "warp":
         assert abs(kernel.registers - estimate) <= 24, (kernel.registers, estimate)
 
 

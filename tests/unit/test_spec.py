@@ -8,6 +8,7 @@ import pytest
 
 from kgen.errors import SpecError
 from kgen.spec import load_spec, parse_spec
+from kgen.spec.hopper import WgmmaWs
 from kgen.spec.locate import legal_paths
 from kgen.spec.tree import LONGEST_FILE
 
@@ -461,7 +462,7 @@ def test_maps_merge_and_lists_and_scalars_replace(base):
     tile = spec.schedule.tile
     assert (tile.m, tile.n, tile.k) == (256, 256, 32)
     assert spec.verify.shapes == ((1, 8, 64),)
-    assert spec.schedule.consumers == 4
+    assert spec.schedule_as(WgmmaWs).consumers == 4
 
 
 def test_extends_goes_through_folders_and_several_files(base):
