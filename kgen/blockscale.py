@@ -1,15 +1,4 @@
-"""Block scales: their layout in memory, and a quantiser that makes references. numpy only.
-
-One scale belongs to `block` consecutive elements of K of one row. In memory the scales of 128 rows
-and four neighbouring blocks of K form 512 bytes, in which
-
-    byte(row, s) = row % 32 * 16 + row // 32 * 4 + s        0 <= row < 128, 0 <= s < 4
-
-and such tiles follow each other along K first, then along the rows. That is the order in which
-tcgen05.cp moves a tile to tensor memory. Rows are padded to 128 and K to four blocks. A kernel
-never lets what stands in the padding reach D.
-Source  PTX ISA, "tcgen05 scale factors" and "tcgen05.cp"; cuBLAS documentation, "1D block scaling"
-"""
+"""Block scales in numpy: packing them for a kernel, and a quantiser that makes references."""
 
 from __future__ import annotations
 
@@ -19,76 +8,37 @@ import numpy as np
 
 from kgen.dtypes import dtype
 from kgen.minifloat import decode, encode, pack_pairs, unpack_pairs
-
-TILE_ROWS = 128
-TILE_SCALES = 4  # along K
-TILE_BYTES = TILE_ROWS * TILE_SCALES
-_LANES = 32
+from kgen.scales import LANES, TILE_ROWS, TILE_SCALES, ScaleLayout
 
 
-@dataclass(frozen=True)
-class ScaleLayout:
-    """Scales of a matrix (rows, k) with one scale per `block` elements of K. One byte a scale."""
+def _tiled_shape(layout: ScaleLayout) -> tuple[int, ...]:
+    return layout.row_tiles, TILE_ROWS // LANES, LANES, layout.k_tiles, TILE_SCALES
 
-    rows: int
-    k: int
-    block: int
 
-    @property
-    def scales(self) -> int:
-        """Scales of one row, the last one possibly of a shorter block."""
-        return -(-self.k // self.block)
+def pack_scales(layout: ScaleLayout, scales: np.ndarray, padding: int = 0) -> np.ndarray:
+    """Memory image of scales.
 
-    @property
-    def row_tiles(self) -> int:
-        """Tiles of 128 rows, rounded up."""
-        return -(-self.rows // TILE_ROWS)
+    Shapes  scales (rows, scales) uint8; result (bytes,) uint8
+    Raises  ValueError if the shape is not that of the layout
+    """
+    if scales.shape != (layout.rows, layout.scales):
+        raise ValueError(f"scales {scales.shape}, expected {(layout.rows, layout.scales)}")
+    whole = np.full(
+        (layout.row_tiles * TILE_ROWS, layout.k_tiles * TILE_SCALES), padding, dtype="uint8"
+    )
+    whole[: layout.rows, : layout.scales] = scales
+    return whole.reshape(_tiled_shape(layout)).transpose(0, 3, 2, 1, 4).reshape(-1)
 
-    @property
-    def k_tiles(self) -> int:
-        """Tiles of four scales, rounded up."""
-        return -(-self.scales // TILE_SCALES)
 
-    @property
-    def bytes(self) -> int:
-        """Size in memory, padding included."""
-        return self.row_tiles * self.k_tiles * TILE_BYTES
+def unpack_scales(layout: ScaleLayout, packed: np.ndarray) -> np.ndarray:
+    """The reverse of `pack_scales`.
 
-    def offset(self, row: int, scale: int) -> int:
-        """Byte of scale `scale` of row `row`."""
-        row_tile, within = divmod(row, TILE_ROWS)
-        k_tile, s = divmod(scale, TILE_SCALES)
-        quarter, lane = divmod(within, _LANES)
-        tile = row_tile * self.k_tiles + k_tile
-        return tile * TILE_BYTES + lane * 16 + quarter * TILE_SCALES + s
-
-    def _tiled_shape(self) -> tuple[int, ...]:
-        quarters = TILE_ROWS // _LANES
-        return self.row_tiles, quarters, _LANES, self.k_tiles, TILE_SCALES
-
-    def pack(self, scales: np.ndarray, padding: int = 0) -> np.ndarray:
-        """Memory image of scales.
-
-        Shapes  scales (rows, scales) uint8; result (bytes,) uint8
-        Raises  ValueError if the shape is not that of this layout
-        """
-        if scales.shape != (self.rows, self.scales):
-            raise ValueError(f"scales {scales.shape}, expected {(self.rows, self.scales)}")
-        whole = np.full(
-            (self.row_tiles * TILE_ROWS, self.k_tiles * TILE_SCALES), padding, dtype="uint8"
-        )
-        whole[: self.rows, : self.scales] = scales
-        return whole.reshape(self._tiled_shape()).transpose(0, 3, 2, 1, 4).reshape(-1)
-
-    def unpack(self, packed: np.ndarray) -> np.ndarray:
-        """The reverse of `pack`.
-
-        Shapes  packed (bytes,) uint8; result (rows, scales) uint8
-        """
-        row_tiles, quarters, lanes, k_tiles, four = self._tiled_shape()
-        tiles = packed.reshape(row_tiles, k_tiles, lanes, quarters, four).transpose(0, 3, 2, 1, 4)
-        whole = tiles.reshape(row_tiles * TILE_ROWS, k_tiles * TILE_SCALES)
-        return whole[: self.rows, : self.scales].copy()
+    Shapes  packed (bytes,) uint8; result (rows, scales) uint8
+    """
+    row_tiles, quarters, lanes, k_tiles, four = _tiled_shape(layout)
+    tiles = packed.reshape(row_tiles, k_tiles, lanes, quarters, four).transpose(0, 3, 2, 1, 4)
+    whole = tiles.reshape(row_tiles * TILE_ROWS, k_tiles * TILE_SCALES)
+    return whole[: layout.rows, : layout.scales].copy()
 
 
 @dataclass(frozen=True)

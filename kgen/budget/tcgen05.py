@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kgen.arch import ARCHS, Arch, launch_register_cap
-from kgen.blockscale import TILE_BYTES, TILE_ROWS, TILE_SCALES
 from kgen.budget.ledger import Item, Ledger
 from kgen.budget.model import Budget, Role, TmaBox
 from kgen.budget.tcgen05_barriers import barriers
 from kgen.budget.tcgen05_geometry import Geometry, geometry
 from kgen.budget.tmem import TmemBuffer, TmemMap, plan_tmem
+from kgen.scales import TILE_BYTES, TILE_ROWS, TILE_SCALES
 from kgen.spec import KernelSpec
 from kgen.spec.blackwell import Tcgen05WsSplit
 from kgen.spec.rules.tcgen05 import LANES, ROW_BYTES, schedule_of

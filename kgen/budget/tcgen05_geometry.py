@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kgen.blockscale import TILE_BYTES, TILE_ROWS, TILE_SCALES
 from kgen.dtypes import DType, dtype
+from kgen.scales import TILE_BYTES, TILE_ROWS, TILE_SCALES
 from kgen.spec import KernelSpec
 from kgen.spec.rules.tcgen05 import LANES, ROW_BYTES, form_of, schedule_of
 from kgen.tcgen05 import MmaForm

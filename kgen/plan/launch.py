@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kgen.blockscale import TILE_SCALES
 from kgen.dtypes import DType
+from kgen.scales import TILE_SCALES
 
 
 @dataclass(frozen=True)

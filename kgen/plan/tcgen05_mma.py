@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kgen.blockscale import TILE_BYTES, TILE_ROWS, TILE_SCALES
 from kgen.budget.tcgen05 import Tcgen05Budget
 from kgen.plan.model import Descriptor, Layout
 from kgen.plan.tcgen05_model import Issue, ScaleCopy
+from kgen.scales import TILE_BYTES, TILE_ROWS, TILE_SCALES
 from kgen.spec.rules.tcgen05 import LANES, ROW_BYTES, schedule_of
 from kgen.tcgen05 import MatrixDescriptor, k_major, mn_major, scale_block
 from kgen.tcgen05.descriptor import UNIT

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from kgen.blockscale import TILE_BYTES, ScaleLayout
 from kgen.errors import DeviceError, LaunchError
 from kgen.plan import KernelPlan, TensorMap
 from kgen.plan.launch import ScaleMap
@@ -26,6 +25,7 @@ from kgen.run.arguments import (
     stores_by_tma,
 )
 from kgen.run.grid import Grid, grid_of
+from kgen.scales import TILE_BYTES, ScaleLayout
 
 MAP_BYTES = 128
 ZERO_MAP = np.void(bytes(MAP_BYTES))

@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kgen.blockscale import ScaleLayout
+from kgen.blockscale import pack_scales
 from kgen.build.compile import build_shared_library
 from kgen.paths import data_folder
 from kgen.plan import KernelPlan, lower
 from kgen.render import render
 from kgen.run import Arguments, SharedLibrary, status_of
+from kgen.scales import ScaleLayout
 from kgen.spec import load_spec
 
 FOLDER = data_folder("specs")
@@ -136,5 +137,5 @@ def test_the_c_packing_is_the_python_packing(launchers, rows, k):
             call.restype = None
             call.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
             call(source.ctypes.data, rows, k, target.ctypes.data)
-        np.testing.assert_array_equal(packed, layout.pack(scales))
+        np.testing.assert_array_equal(packed, pack_scales(layout, scales))
         np.testing.assert_array_equal(again, scales)
