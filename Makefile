@@ -63,7 +63,7 @@ bench: $(SETUP)
 	$(KGEN) bench specs/hopper --output benchmarks/results
 
 tables: $(SETUP)
-	$(KGEN) results --update README.md
+	$(KGEN) results --update README.md --chart benchmarks/ladder.svg
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
