@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from kgen import explain_single
+from kgen import explain_persistent, explain_single
 from kgen.budget import Budget
 from kgen.budget.ring import a_stage, b_stage, stages_of
 from kgen.plan import KernelPlan
 from kgen.spec.base import Raster
-from kgen.spec.hopper import TmaTurns, WgmmaWs
+from kgen.spec.hopper import TmaTurns, WgmmaPersistent, WgmmaWs
 from kgen.spec.rules.wgmma import MMA_K, SLAB_M, consumer_m
 from kgen.spec.single_role import SingleRole
 
@@ -88,11 +88,15 @@ def _indent(rows: Any) -> list[str]:
 
 
 def _register_rows(b: Budget) -> list[str]:
-    rows = [f"{'role':<10}{'warps':>7}{'accumulators':>14}{'other':>7}{'needs about':>13}{'of':>5}"]
+    waiting = any(role.waiting for role in b.roles)
+    rows = [
+        f"{'role':<10}{'warps':>7}{'accumulators':>14}{'  waiting' if waiting else ''}"
+        f"{'other':>7}{'needs about':>13}{'of':>5}"
+    ]
     for r in b.roles:
         rows.append(
-            f"{r.name:<10}{r.warps:>7}{r.accumulators:>14}{r.overhead:>7}{r.registers:>13}"
-            f"{r.register_cap:>5}"
+            f"{r.name:<10}{r.warps:>7}{r.accumulators:>14}{f'{r.waiting:>9}' if waiting else ''}"
+            f"{r.overhead:>7}{r.registers:>13}{r.register_cap:>5}"
         )
     return rows
 
@@ -122,6 +126,8 @@ def _box_rows(b: Budget, plan: KernelPlan) -> list[str]:
 
 def _grid_rows(plan: KernelPlan) -> list[str]:
     s = plan.budget.spec.schedule
+    if isinstance(s, WgmmaPersistent):
+        return explain_persistent.grid_rows(plan)
     rows = [
         f"one CTA per tile, grid.x = ceil(M / {plan.tile[0]}) x ceil(N / {plan.tile[1]}); "
         f"cluster 1; {_raster(s.raster)}"
@@ -145,6 +151,8 @@ def picture(b: Budget) -> list[str]:
     """Roles and ring, drawn from the budget."""
     if isinstance(b.spec.schedule, SingleRole):
         return explain_single.picture(b)
+    if isinstance(b.spec.schedule, WgmmaPersistent):
+        return explain_persistent.picture(b)
     return _specialised(b)
 
 

@@ -96,25 +96,28 @@ def ring_swizzle(spec: KernelSpec, arch: Arch) -> int:
     return max(w for w in arch.swizzle_bytes if row % w == 0)
 
 
-def input_boxes(spec: KernelSpec, swizzle: int, slabs: int) -> tuple[TmaBox, TmaBox]:
-    """TMA requests of A, cut into `slabs` equal parts, and of B.
+def operand_box(spec: KernelSpec, name: str, swizzle: int, rows: int, parts: int) -> TmaBox:
+    """The TMA request of A or B: as wide as the swizzle along the contiguous axis.
 
-    One box is as wide as the swizzle along the contiguous axis.
+    rows  of the operand that one box, or one row of boxes, covers
+    parts  how many such ranges of rows a CTA loads into a stage
     """
-    s, gemm = spec.schedule, spec.gemm
+    operand, axis = getattr(spec.gemm, name), {"a": "m", "b": "n"}[name]
+    size, tile_k = dtype(operand.dtype).bytes, spec.schedule.tile.k
+    width = swizzle // size
+    if operand.major == "k":
+        count = tile_k // width * parts
+        return TmaBox(name, "k", axis, width, rows, size, swizzle, f"{count} per stage", count)
+    count = rows // width * parts
+    return TmaBox(name, axis, "k", width, tile_k, size, swizzle, f"{count} per stage", count)
 
-    def operand(name: str, major: str, axis: str, rows: int, boxes_of: int) -> TmaBox:
-        size = dtype(gemm.a.dtype).bytes
-        width = swizzle // size
-        if major == "k":
-            count = s.tile.k // width * boxes_of
-            return TmaBox(name, "k", axis, width, rows, size, swizzle, f"{count} per stage", count)
-        count = rows // width * boxes_of
-        return TmaBox(name, axis, "k", width, s.tile.k, size, swizzle, f"{count} per stage", count)
 
+def input_boxes(spec: KernelSpec, swizzle: int, slabs: int) -> tuple[TmaBox, TmaBox]:
+    """TMA requests of A, cut into `slabs` equal parts, and of B."""
+    tile = spec.schedule.tile
     return (
-        operand("a", gemm.a.major, "m", s.tile.m // slabs, slabs),
-        operand("b", gemm.b.major, "n", s.tile.n, 1),
+        operand_box(spec, "a", swizzle, tile.m // slabs, slabs),
+        operand_box(spec, "b", swizzle, tile.n, 1),
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kgen.spec import KernelSpec, Violation
-from kgen.spec.hopper import TmaTurns, WgmmaSchedule, WgmmaWs
+from kgen.spec.hopper import TmaPerWarp, TmaTurns, WgmmaSchedule
 from kgen.spec.rules.wgmma import SLAB_M, consumer_m
+from kgen.spec.single_role import WgmmaSingle
 
 
 def wgmma_changes(
@@ -34,8 +35,12 @@ def wgmma_changes(
         yield "schedule.registers: auto", change(registers="auto")
     if s.smem_limit and field in ("smem_limit", "stages"):
         yield "no schedule.smem_limit", change(smem_limit=None)
-    if isinstance(s, WgmmaWs) and isinstance(s.epilogue, TmaTurns) and s.epilogue.store_buffers > 1:
-        one = s.epilogue.model_copy(update={"store_buffers": 1})
+    epilogue = None if isinstance(s, WgmmaSingle) else s.epilogue
+    if isinstance(epilogue, TmaPerWarp) and epilogue.deferred:
+        at_once = epilogue.model_copy(update={"deferred": False})
+        yield "schedule.epilogue.deferred: false", change(epilogue=at_once)
+    if isinstance(epilogue, TmaTurns | TmaPerWarp) and epilogue.store_buffers > 1:
+        one = epilogue.model_copy(update={"store_buffers": 1})
         yield "schedule.epilogue.store_buffers: 1", change(epilogue=one)
     for rows in range(consumer_m(s) - SLAB_M, 0, -SLAB_M):
         yield f"schedule.tile.m: {rows * s.consumers}", change(tile=tile(m=rows * s.consumers))

@@ -8,8 +8,8 @@ from kgen.budget.limits import accumulator_limit, box_limit, smem_limit, thread_
 from kgen.budget.model import Budget
 from kgen.spec import Violation
 from kgen.spec.base import Registers
-from kgen.spec.hopper import WgmmaSchedule, WgmmaWs
-from kgen.spec.rules.wgmma import consumer_m
+from kgen.spec.hopper import WgmmaPersistent, WgmmaSchedule, WgmmaWs
+from kgen.spec.rules.wgmma import consumer_m, slabs_of
 from kgen.spec.single_role import WgmmaSingle
 
 
@@ -22,6 +22,18 @@ def wgmma_ws_limits(b: Budget) -> Iterator[Violation]:
     yield from _accumulators(b, s)
     yield from _producer(b, s)
     yield from _register_split(b, s)
+    yield from box_limit(b)
+
+
+def wgmma_persistent_limits(b: Budget) -> Iterator[Violation]:
+    """Every limit of the hardware that a budget of wgmma_persistent exceeds."""
+    s = b.spec.schedule_as(WgmmaPersistent)
+    who = f"{s.consumers} consumer warpgroups and the producer"
+    yield from thread_limit(b, ("schedule", "consumers"), who)
+    yield from smem_limit(b)
+    yield from _accumulators(b, s)
+    if s.producer == "warpgroup":
+        yield from _register_split(b, s)
     yield from box_limit(b)
 
 
@@ -38,7 +50,7 @@ def _accumulators(b: Budget, s: WgmmaSchedule) -> Iterator[Violation]:
     per_register = " / 2 per register" if b.spec.gemm.accumulator == "f16" else ""
     how = f"{consumer_m(s)} x {s.tile.n}{per_register} / {b.arch.warpgroup_threads} threads"
     whose = f"{s.consumers} consumer{'s' if s.consumers > 1 else ''}"
-    yield from accumulator_limit(b, ("gemm", "accumulator"), whose, how)
+    yield from accumulator_limit(b, ("gemm", "accumulator"), whose, how, slabs_of(s))
 
 
 def _producer(b: Budget, s: WgmmaWs) -> Iterator[Violation]:
@@ -53,7 +65,7 @@ def _producer(b: Budget, s: WgmmaWs) -> Iterator[Violation]:
         )
 
 
-def _register_split(b: Budget, s: WgmmaWs) -> Iterator[Violation]:
+def _register_split(b: Budget, s: WgmmaWs | WgmmaPersistent) -> Iterator[Violation]:
     split = s.registers
     if not isinstance(split, Registers):
         return

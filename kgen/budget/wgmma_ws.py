@@ -5,6 +5,12 @@ from __future__ import annotations
 from kgen.arch import ARCHS, Arch, launch_register_cap
 from kgen.budget.ledger import Item, Ledger
 from kgen.budget.model import Barrier, Budget, Role, TmaBox
+from kgen.budget.register_split import (
+    register_caps,
+    register_pool,
+    slab_accumulators,
+    with_registers,
+)
 from kgen.budget.ring import (
     a_stage,
     b_stage,
@@ -18,9 +24,8 @@ from kgen.budget.ring import (
 )
 from kgen.dtypes import dtype
 from kgen.spec import KernelSpec
-from kgen.spec.base import Registers
 from kgen.spec.hopper import TmaTurns, WgmmaWs
-from kgen.spec.rules.wgmma import MMA_K, STORE_BOX_N, consumer_m
+from kgen.spec.rules.wgmma import MMA_K, STORE_BOX_N, consumer_m, slabs_of
 
 # Registers beyond the accumulators, as ptxas 13.5 reports them for these templates: the same for
 # every tile of two stages or more. With one stage the addresses of all loads and the descriptors of
@@ -32,10 +37,6 @@ ONE_STAGE_REGISTERS_PER_K_STEP = 6
 ONE_STAGE_PRODUCER_BASE = 24
 PRODUCER_REGISTERS = 32
 
-# A producer warpgroup keeps this many; 24 spilled in the fast kernels that were studied.
-PRODUCER_SPLIT = {1: 40, 2: 40}
-PRODUCER_SPLIT_MANY = 32
-
 
 def wgmma_ws_budget(spec: KernelSpec) -> Budget:
     """The budget of `spec` with every `auto` resolved, whether it fits or not."""
@@ -44,7 +45,8 @@ def wgmma_ws_budget(spec: KernelSpec) -> Budget:
     threads = _threads(spec, arch)
     shallowest = 2 if _ws(spec).release == "previous" else 1
     spec = with_stages(spec, shallowest, lambda x: wgmma_smem(x, arch))
-    spec = update(_with_registers(spec, arch, threads), swizzle_bytes=swizzle)
+    spec = with_registers(spec, arch, threads, _producer_registers(spec))
+    spec = update(spec, swizzle_bytes=swizzle)
     roles = _roles(spec, arch, threads)
     return Budget(
         spec=spec,
@@ -53,7 +55,7 @@ def wgmma_ws_budget(spec: KernelSpec) -> Budget:
         smem=wgmma_smem(spec, arch),
         register_file=register_file(roles, arch),
         launch_cap=launch_register_cap(arch, threads),
-        register_pool=_register_pool(spec, arch, threads),
+        register_pool=register_pool(spec, arch, threads),
         roles=roles,
         barriers=_barriers(spec, arch),
         boxes=_boxes(spec, swizzle),
@@ -85,52 +87,14 @@ def _threads(spec: KernelSpec, arch: Arch) -> int:
     return _ws(spec).consumers * arch.warpgroup_threads + producer
 
 
-def _with_registers(spec: KernelSpec, arch: Arch, threads: int) -> KernelSpec:
-    """`registers: auto` gives the producer warpgroup little and shares the rest of the pool."""
-    s = _ws(spec)
-    if s.registers != "auto" or s.producer == "warp":
-        return spec
-    least = -(-_producer_registers(spec) // arch.register_step) * arch.register_step
-    producer = max(least, PRODUCER_SPLIT.get(s.consumers, PRODUCER_SPLIT_MANY))
-    pool = _register_pool(spec, arch, threads)
-    consumer = (pool - producer) // s.consumers // arch.register_step * arch.register_step
-    largest = arch.registers_per_thread // arch.register_step * arch.register_step - 8
-    split = Registers(producer=producer, consumer=max(24, min(consumer, largest)))
-    return update(spec, registers=split)
-
-
-def _register_pool(spec: KernelSpec, arch: Arch, threads: int) -> int:
-    """What setmaxnreg can deal out: registers per thread at launch, summed over warpgroups."""
-    return launch_register_cap(arch, threads) * (_ws(spec).consumers + 1)
-
-
 def _roles(spec: KernelSpec, arch: Arch, threads: int) -> tuple[Role, ...]:
-    s = _ws(spec)
-    cap = launch_register_cap(arch, threads)
-    producer_cap, consumer_cap = cap, cap
-    if isinstance(s.registers, Registers):
-        producer_cap, consumer_cap = s.registers.producer, s.registers.consumer
-    bits = dtype(spec.gemm.accumulator).bits
-    accumulators = consumer_m(s) * s.tile.n * bits // 32 // arch.warpgroup_threads
-    warps = arch.warpgroup_threads // 32
-    consumers = s.consumers * warps
+    producer_cap, consumer_cap = register_caps(spec, arch, threads)
+    consumers = _ws(spec).consumers * arch.warpgroup_threads // 32
+    accumulators = slabs_of(_ws(spec)) * slab_accumulators(spec, arch)
+    overhead, producer = _consumer_overhead(spec), _producer_registers(spec)
     return (
-        Role(
-            "consumer",
-            consumers,
-            0,
-            consumer_cap,
-            accumulators,
-            _consumer_overhead(spec),
-        ),
-        Role(
-            "producer",
-            threads // 32 - consumers,
-            consumers,
-            producer_cap,
-            0,
-            _producer_registers(spec),
-        ),
+        Role("consumer", consumers, 0, consumer_cap, accumulators, overhead),
+        Role("producer", threads // 32 - consumers, consumers, producer_cap, 0, producer),
     )
 
 

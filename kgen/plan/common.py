@@ -12,13 +12,23 @@ from kgen.plan.status import statuses
 from kgen.spec import KernelSpec, LoadedSpec
 
 
-def common(loaded: LoadedSpec, b: Budget, template: str) -> dict[str, Any]:
-    """Fields of KernelPlan that follow from the spec and the budget alone."""
+def common(
+    loaded: LoadedSpec,
+    b: Budget,
+    template: str,
+    *,
+    cluster: tuple[int, int] = (1, 1),
+    workspace: bool = False,
+) -> dict[str, Any]:
+    """Fields of KernelPlan that follow from the spec and the budget alone.
+
+    cluster  CTAs along M and N; workspace  whether a launch may need one
+    """
     spec, gemm, s = b.spec, b.spec.gemm, b.spec.schedule
     maps = tensor_maps(spec, b)
     d_type = dtype(gemm.d.dtype)
-    # Row and column indices up to one tile past the end must fit in 32 bits.
-    extent_limit = 2**31 - 1 - 2 * max(s.tile.m, s.tile.n)
+    # Row and column indices up to one cluster tile past the end must fit in 32 bits.
+    extent_limit = 2**31 - 1 - 2 * max(s.tile.m * cluster[0], s.tile.n * cluster[1])
     return {
         "name": spec.name,
         "template": template,
@@ -35,9 +45,8 @@ def common(loaded: LoadedSpec, b: Budget, template: str) -> dict[str, Any]:
         ),
         "interface": _interface(spec, maps, extent_limit),
         "budget": b,
-        "problem_fields": _problem(spec, stores_by_tma=len(maps) > 2),
         "maps": maps,
-        "statuses": statuses(maps[:2], d_type, extent_limit),
+        "statuses": statuses(maps[:2], d_type, extent_limit, workspace=workspace),
         "extent_limit": extent_limit,
         "max_tiles": b.arch.grid_x,
         "max_stride": b.arch.tma_stride_limit,
@@ -93,7 +102,16 @@ def barrier_inits(b: Budget, counts: dict[str, tuple[str, str]]) -> tuple[Barrie
     return tuple(BarrierInit(x.name, *counts[x.name], arriver=x.arriver) for x in b.barriers)
 
 
-def _problem(spec: KernelSpec, stores_by_tma: bool) -> tuple[ProblemField, ...]:
+def problem_fields(
+    spec: KernelSpec,
+    stores_by_tma: bool,
+    tiles: tuple[str, str] = ("tiles(m, kTileM)", "tiles(n, kTileN)"),
+    what: tuple[str, str] = ("tiles of kTileM", "tiles of kTileN"),
+) -> tuple[ProblemField, ...]:
+    """The members of `Problem`.
+
+    tiles, what  along M and N: how the C launcher counts them, and for the reader
+    """
     pointer = f"{dtype(spec.gemm.d.dtype).storage}*"
 
     def count(name: str, value: str, note: str) -> ProblemField:
@@ -111,7 +129,7 @@ def _problem(spec: KernelSpec, stores_by_tma: bool) -> tuple[ProblemField, ...]:
         count("m", "m", "rows of D"),
         count("n", "n", "columns of D"),
         count("k_tiles", "tiles(k, kTileK)", "K in tiles of kTileK, rounded up"),
-        count("tiles_m", "tiles(m, kTileM)", "M in tiles of kTileM, rounded up"),
-        count("tiles_n", "tiles(n, kTileN)", "N in tiles of kTileN, rounded up"),
+        count("tiles_m", tiles[0], f"M in {what[0]}, rounded up"),
+        count("tiles_n", tiles[1], f"N in {what[1]}, rounded up"),
         stores,
     )

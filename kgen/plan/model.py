@@ -103,94 +103,11 @@ class Load:
 
 
 @dataclass(frozen=True)
-class ProducerPlan:
-    """The warp that fills the ring and drains the D buffers, if D is staged."""
-
-    a_loads: tuple[Load, ...]
-    b_loads: tuple[Load, ...]
-    drains_buffers: bool
-    rows: str  # constant: rows of one consumer
-    frees_buffers: bool  # some consumer waits for a buffer that another used first
-    registers: int | None  # setmaxnreg.dec
-
-
-@dataclass(frozen=True)
-class Slab:
-    """The accumulators of 64 rows, as CUDA text, and the first of the rows in their consumer's."""
-
-    acc: str
-    out: str  # the array that holds D's 16-bit pairs
-    row: int
-
-
-@dataclass(frozen=True)
-class KStep:
-    """One MMA: its accumulators, and descriptor advances in the descriptor's unit of 16 bytes."""
-
-    acc: str
-    a: int
-    b: int
-
-
-@dataclass(frozen=True)
 class Descriptor:
     """Everything of a 64-bit shared-memory descriptor but the start address."""
 
     bits: str  # hexadecimal
     note: str
-
-
-@dataclass(frozen=True)
-class Mma:
-    """One wgmma form and its operand list. Registers per thread."""
-
-    instruction: str
-    registers: int
-    register_type: str  # CUDA type of one accumulator register
-    constraint: str  # inline-asm constraint of one accumulator register
-    operand_rows: tuple[tuple[int, ...], ...]  # accumulator operands, eight a line
-    register_rows: tuple[tuple[int, ...], ...]  # the same, four a line
-    a_operand: int
-    b_operand: int
-    trans_a: int
-    trans_b: int
-
-
-@dataclass(frozen=True)
-class SyncMma:
-    """One mma.sync form and its operand lists."""
-
-    instruction: str
-    register_type: str
-    constraint: str
-    registers: tuple[int, ...]  # accumulators of one instruction
-    a_operands: tuple[int, ...]
-    b_operands: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class StorePlan:
-    """How accumulators become elements of D in global memory."""
-
-    columns: str  # constant: columns of D in one row of a warp's accumulators
-    register_type: str  # CUDA type of one accumulator register
-    converts: str | None  # wrapper that packs two f32; None when D is the accumulator
-
-
-@dataclass(frozen=True)
-class ConsumerPlan:
-    """A warpgroup that multiplies its slabs and stages or stores them."""
-
-    slabs: tuple[Slab, ...]
-    several_slabs: bool
-    rows: str  # constant: rows of one consumer
-    k_steps: tuple[KStep, ...]
-    k_step_note: str
-    releases_previous: bool
-    stores_directly: bool
-    takes_turns: bool
-    store: StorePlan
-    registers: int | None  # setmaxnreg.inc
 
 
 @dataclass(frozen=True)
@@ -202,6 +119,27 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class ResidentGrid:
+    """A grid of resident clusters that take tiles in turn.
+
+    most  clusters at a time, None for as many as the device holds
+    least_saving  K tiles that cutting tiles must save; None: tiles are never cut
+    part_bytes  what a CTA leaves of a cut tile
+    flags  per cut and CTA, 4 bytes each
+    """
+
+    most: int | None
+    least_saving: int | None
+    part_bytes: int
+    flags: int
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a tile may be cut in two, which takes a workspace."""
+        return self.least_saving is not None
+
+
+@dataclass(frozen=True, kw_only=True)
 class KernelPlan:
     """What every kernel has, whatever its schedule: identity, interface, storage and launch."""
 
@@ -236,6 +174,9 @@ class KernelPlan:
     d_type: DType
     raster_grouped: bool
     raster_along_n: bool
+    cluster: tuple[int, int] = (1, 1)  # CTAs along M and N
+    pdl: bool = False  # launched with programmatic stream serialisation
+    resident: ResidentGrid | None = None  # None: one CTA for every tile
 
     @property
     def input_maps(self) -> tuple[TensorMap, ...]:
@@ -257,40 +198,21 @@ class KernelPlan:
         """The tensor map of D, used where its rows are 16-byte aligned; None if TMA never is."""
         return self.maps[2] if len(self.maps) > 2 else None
 
+    @property
+    def clustered(self) -> bool:
+        """Whether CTAs run in clusters."""
+        return self.cluster != (1, 1)
+
+    @property
+    def cuts_tiles(self) -> bool:
+        """Whether a launch may need a workspace for the parts of cut tiles."""
+        return self.resident is not None and self.resident.cuts
+
+    @property
+    def cluster_tile(self) -> tuple[int, int]:
+        """Rows and columns of D that a cluster computes at a time."""
+        return self.tile[0] * self.cluster[0], self.tile[1] * self.cluster[1]
+
     def constant(self, name: str) -> int:
         """The value of a constant of the generated file."""
         return next(c.value for c in self.constants if c.name == name)
-
-
-@dataclass(frozen=True)
-class WgmmaPlan(KernelPlan):
-    """A kernel whose consumers multiply with wgmma."""
-
-    mma: Mma
-    consumer: ConsumerPlan
-
-
-@dataclass(frozen=True)
-class WgmmaWsPlan(WgmmaPlan):
-    """One wgmma_ws kernel."""
-
-    producer: ProducerPlan
-
-
-@dataclass(frozen=True)
-class WgmmaSinglePlan(WgmmaPlan):
-    """One wgmma_single kernel."""
-
-    loads: tuple[Load, ...]
-    has_ring: bool  # more than one stage
-
-
-@dataclass(frozen=True)
-class MmaSyncPlan(KernelPlan):
-    """One mma_sync kernel."""
-
-    mma: SyncMma
-    loads: tuple[Load, ...]
-    has_ring: bool
-    several_panels: bool  # a K-major row of the stage is more than one row of the swizzle
-    store: StorePlan

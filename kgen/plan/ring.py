@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kgen.budget import Budget
 from kgen.dtypes import dtype
-from kgen.plan.model import Load, ProducerPlan, TensorMap
+from kgen.plan.hopper import ProducerPlan
+from kgen.plan.model import Load, TensorMap
 from kgen.plan.wgmma_mma import rows_constant
 from kgen.spec import KernelSpec
 from kgen.spec.base import Registers

@@ -6,7 +6,7 @@ from kgen.budget import Budget
 from kgen.budget.mma_sync import warp_tile
 from kgen.budget.ring import stages_of
 from kgen.dtypes import dtype
-from kgen.plan.common import barrier_inits, common, grid_sentence
+from kgen.plan.common import barrier_inits, common, grid_sentence, problem_fields
 from kgen.plan.constants import (
     accumulator_constants,
     consumers_note,
@@ -17,14 +17,8 @@ from kgen.plan.constants import (
     smem_constant,
     tile_constants,
 )
-from kgen.plan.model import (
-    Constant,
-    Field,
-    Load,
-    MmaSyncPlan,
-    SyncMma,
-    WgmmaSinglePlan,
-)
+from kgen.plan.hopper import MmaSyncPlan, SyncMma, WgmmaSinglePlan
+from kgen.plan.model import Constant, Field, Load
 from kgen.plan.ring import loads
 from kgen.plan.wgmma_mma import consumer, layouts, mma, rows_constant, store
 from kgen.spec import KernelSpec, LoadedSpec
@@ -43,6 +37,7 @@ def lower_wgmma_single(loaded: LoadedSpec, b: Budget) -> WgmmaSinglePlan:
     plural, each = ("s", " each") if s.consumers > 1 else ("", "")
     return WgmmaSinglePlan(
         **common(loaded, b, "wgmma_single.cu.j2"),
+        problem_fields=problem_fields(b.spec, stores_by_tma=len(b.boxes) > 2),
         structure=(
             f"{b.threads // 32} warps: {s.consumers} warpgroup{plural}, "
             f"{slabs_sentence(s)}{each}; thread 0 also issues the loads.",
@@ -83,6 +78,7 @@ def lower_mma_sync(loaded: LoadedSpec, b: Budget) -> MmaSyncPlan:
     rows, columns = warp_tile(s)
     return MmaSyncPlan(
         **common(loaded, b, "mma_sync.cu.j2"),
+        problem_fields=problem_fields(b.spec, stores_by_tma=len(b.boxes) > 2),
         structure=(
             f"{b.threads // 32} warps, {s.warps.m} along M and {s.warps.n} along N, one {rows} x "
             f"{columns} part each; thread 0 also issues the loads.",

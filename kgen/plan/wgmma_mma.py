@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from kgen.budget import Budget
 from kgen.dtypes import dtype
-from kgen.plan.model import ConsumerPlan, Descriptor, KStep, Layout, Mma, Slab, StorePlan
+from kgen.plan.hopper import ConsumerPlan, KStep, Mma, Slab, StorePlan
+from kgen.plan.model import Descriptor, Layout
 from kgen.spec import KernelSpec
 from kgen.spec.base import Registers
 from kgen.spec.hopper import TmaTurns, WgmmaSchedule, WgmmaWs
@@ -27,7 +28,7 @@ def consumer(spec: KernelSpec, b: Budget) -> ConsumerPlan:
     split = s.registers if isinstance(s, WgmmaWs) else None
     slabs = _slabs(spec, s)
     steps = [
-        KStep(x.acc, _advance(b, "a", consumer_m(s), x.row, k), _advance(b, "b", s.tile.n, 0, k))
+        KStep(x.acc, advance(b, "a", consumer_m(s), x.row, k), advance(b, "b", s.tile.n, 0, k))
         for k in range(0, s.tile.k, MMA_K)
         for x in slabs
     ]
@@ -36,7 +37,7 @@ def consumer(spec: KernelSpec, b: Budget) -> ConsumerPlan:
         several_slabs=len(slabs) > 1,
         rows=rows_constant(s),
         k_steps=tuple(steps),
-        k_step_note=_k_step_note(b),
+        k_step_note=k_step_note(b),
         releases_previous=isinstance(s, WgmmaWs) and s.release == "previous",
         stores_directly=turns is None,
         takes_turns=turns is not None and turns.store_buffers < s.consumers,
@@ -75,7 +76,7 @@ def store(spec: KernelSpec, columns: str) -> StorePlan:
     )
 
 
-def _k_step_note(b: Budget) -> str:
+def k_step_note(b: Budget) -> str:
     """How far one MMA moves the descriptors, in words."""
     ways = {
         f"{MMA_K * b.box(x).element_bytes} bytes of a row"
@@ -87,7 +88,7 @@ def _k_step_note(b: Budget) -> str:
     return f"Each wgmma takes {MMA_K} of K, {' or '.join(sorted(ways))}; {units}."
 
 
-def _advance(b: Budget, operand: str, rows: int, row: int, k: int) -> int:
+def advance(b: Budget, operand: str, rows: int, row: int, k: int) -> int:
     """Descriptor units from the start of a stage's operand to element (row, k) of its `rows`."""
     box = b.box(operand)
     size = box.element_bytes
@@ -123,8 +124,11 @@ def _descriptor(b: Budget, operand: str) -> Descriptor:
     return Descriptor(f"0x{units | _SWIZZLE_CODE[box.swizzle_bytes] << 62:016x}", note)
 
 
-def mma(spec: KernelSpec, b: Budget) -> Mma:
-    """The wgmma of one slab."""
+def mma(spec: KernelSpec, b: Budget, *, overwrites: bool = False) -> Mma:
+    """The wgmma of one slab.
+
+    overwrites  whether the caller says by an argument if the accumulators' old values count
+    """
     gemm, s = spec.gemm, schedule_of(spec)
     registers = b.role("consumer").accumulators // slabs_of(s)
     f32 = gemm.accumulator == "f32"
@@ -141,6 +145,7 @@ def mma(spec: KernelSpec, b: Budget) -> Mma:
         register_rows=tuple(tuple(operands[i : i + 4]) for i in range(0, registers, 4)),
         a_operand=registers,
         b_operand=registers + 1,
+        accumulate_operand=registers + 2 if overwrites else None,
         trans_a=int(gemm.a.major != "k"),
         trans_b=int(gemm.b.major != "k"),
     )

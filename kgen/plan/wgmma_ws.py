@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kgen.budget import Budget
 from kgen.dtypes import dtype
-from kgen.plan.common import barrier_inits, common, grid_sentence
+from kgen.plan.common import barrier_inits, common, grid_sentence, problem_fields
 from kgen.plan.constants import (
     accumulator_constants,
     consumers_note,
@@ -18,7 +18,8 @@ from kgen.plan.constants import (
     smem_constant,
     tile_constants,
 )
-from kgen.plan.model import BarrierInit, Constant, Field, WgmmaWsPlan
+from kgen.plan.hopper import WgmmaWsPlan
+from kgen.plan.model import BarrierInit, Constant, Field
 from kgen.plan.ring import producer
 from kgen.plan.wgmma_mma import consumer, layouts, mma, rows_constant
 from kgen.spec import KernelSpec, LoadedSpec
@@ -31,6 +32,7 @@ def lower_wgmma_ws(loaded: LoadedSpec, budget: Budget) -> WgmmaWsPlan:
     spec = budget.spec
     return WgmmaWsPlan(
         **common(loaded, budget, "wgmma_ws.cu.j2"),
+        problem_fields=problem_fields(budget.spec, stores_by_tma=len(budget.boxes) > 2),
         structure=_structure(spec, budget),
         constants=_constants(spec, budget),
         layouts=layouts(budget),

@@ -29,12 +29,18 @@ def legal_paths(data: Any = None, model: type[BaseModel] = KernelSpec) -> tuple[
     return tuple(dict.fromkeys(paths))
 
 
-def kinds_at(path: FieldPath) -> tuple[str, ...]:
-    """The kinds that the map at `path` may have; none if its fields do not depend on a kind."""
+def kinds_at(path: FieldPath, data: Any = None) -> tuple[str, ...]:
+    """The kinds that the map at `path` may have; none if its fields do not depend on a kind.
+
+    data  of a file: the kinds that it names on the way to `path` count
+    """
     models: list[type[BaseModel]] = [KernelSpec]
     for name in path:
-        fields = [model.model_fields[str(name)] for model in models if name in model.model_fields]
+        fields = [
+            m.model_fields[str(name)] for m in _in_use(models, data) if name in m.model_fields
+        ]
         models = [nested for field in fields for nested in _models_in(field.annotation)]
+        data = data.get(name) if isinstance(data, dict) else None
     return tuple(kind for model in models for kind in _kinds_of(model))
 
 
@@ -98,7 +104,7 @@ def _other_kinds(
     value = data
     for depth, name in enumerate(parent, 1):
         at, value = parent[:depth], value[name]
-        others = tuple(k for k in kinds_at(at) if _legal_if(data, at, k, (*parent, key)))
+        others = tuple(k for k in kinds_at(at, data) if _legal_if(data, at, k, (*parent, key)))
         if others:
             yield at, str(value.get("kind")), others
 

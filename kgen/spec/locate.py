@@ -56,9 +56,9 @@ def _what(tree: Tree, error: ErrorDetails, path: FieldPath) -> str:
     if kind == "missing":
         return "missing"
     if kind == "union_tag_not_found":
-        return f"missing; one of {_listed(kinds_at(path[:-1]))}"
+        return f"missing; one of {_listed(kinds_at(path[:-1], tree.data))}"
     if kind == "union_tag_invalid":
-        return _not_one_of(value["kind"], kinds_at(path[:-1]))
+        return _not_one_of(value["kind"], kinds_at(path[:-1], tree.data))
     if kind == "literal_error":
         legal = str(context["expected"]).replace("'", "")
         return _not_one_of(value, legal.replace(" or ", ", ").split(", "))

@@ -13,7 +13,7 @@ from pydantic import Field, Strict
 
 from kgen.arch import ARCHS
 from kgen.spec.base import Model
-from kgen.spec.hopper import WgmmaWs
+from kgen.spec.hopper import WgmmaPersistent, WgmmaWs
 from kgen.spec.names import KernelName
 from kgen.spec.single_role import MmaSync, WgmmaSingle
 
@@ -51,7 +51,7 @@ class Gemm(Model):
     accumulator: Literal["f32", "f16"] = Field(description="Type that the tensor cores add up in.")
 
 
-Schedule = Annotated[WgmmaWs | WgmmaSingle | MmaSync, Field(discriminator="kind")]
+Schedule = Annotated[WgmmaWs | WgmmaPersistent | WgmmaSingle | MmaSync, Field(discriminator="kind")]
 """The schedules, told apart by `kind`."""
 
 Kind = TypeVar("Kind", bound=Model)

@@ -29,7 +29,15 @@ def numerics_of(plan: KernelPlan) -> Numerics:
 
 def tile_of(plan: KernelPlan) -> Tile:
     """The tile and ring that shapes are derived from."""
-    return Tile(*plan.tile, stages=plan.stages)
+    return Tile(
+        *plan.tile,
+        stages=plan.stages,
+        operand_bytes=plan.map_a.dtype.bytes,
+        output_bytes=plan.d_type.bytes,
+        cluster_m=plan.cluster[0],
+        cluster_n=plan.cluster[1],
+        resident=plan.resident is not None,
+    )
 
 
 def leading_dimension(plan: KernelPlan, row: TensorMap, shape: Shape) -> int:

@@ -11,7 +11,7 @@ from kgen import explain
 from kgen.budget import budget
 from kgen.errors import BudgetError, KgenError, SpecError
 from kgen.plan import KernelPlan, lower
-from kgen.plan.model import MmaSyncPlan, WgmmaSinglePlan, WgmmaWsPlan
+from kgen.plan.hopper import MmaSyncPlan, WgmmaSinglePlan, WgmmaWsPlan
 from kgen.spec import LoadedSpec, parse_spec
 
 TILES = {"mma_sync": (128, 128, 32), "wgmma_single": (128, 128, 64), "wgmma_ws": (128, 128, 64)}

@@ -143,8 +143,8 @@ def test_a_key_of_another_kind_says_which(refusal):
         return [x for x in refusal(change).split("\n") if x.startswith("v6")]
 
     assert lines({"kind: wgmma_ws": "kind: wgmma_single"}) == [
-        f"v6.yaml:{line}:3: schedule.{key}: misplaced key, it belongs to schedule.kind wgmma_ws, "
-        "not wgmma_single"
+        f"v6.yaml:{line}:3: schedule.{key}: misplaced key, it belongs to schedule.kind wgmma_ws or "
+        "wgmma_persistent, not wgmma_single"
         for line, key in ((13, "producer"), (14, "release"), (17, "epilogue"))
     ]
     assert lines({"kind: tma_turns": "kind: direct"}) == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kgen.dtypes import dtype
-from kgen.spec.hopper import WgmmaSchedule
+from kgen.spec.hopper import WgmmaPersistent, WgmmaSchedule, WgmmaWs
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
 
@@ -86,4 +86,23 @@ def swizzle_rules(spec: KernelSpec) -> Iterator[Violation]:
         yield Violation(
             ("schedule", "swizzle_bytes"),
             f"a row of tile.k has {row} bytes, not a multiple of the {swizzle}-byte swizzle",
+        )
+
+
+def stage_rules(s: WgmmaWs | WgmmaPersistent) -> Iterator[Violation]:
+    """A ring must have the stage that a late release keeps."""
+    if s.stages == 1 and s.release == "previous":
+        yield Violation(
+            ("schedule", "stages"),
+            "one stage deadlocks with release: previous, which frees a stage one K tile late; "
+            "use release: same or 2 stages",
+        )
+
+
+def register_rules(s: WgmmaWs | WgmmaPersistent) -> Iterator[Violation]:
+    """Who can move registers."""
+    if s.registers != "auto" and s.producer != "warpgroup":
+        yield Violation(
+            ("schedule", "registers"),
+            "setmaxnreg acts on whole warpgroups; needs producer: warpgroup",
         )

@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from kgen.spec.hopper import TmaTurns, WgmmaWs
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
-from kgen.spec.rules.wgmma import MMA_N, STORE_BOX_N, operand_rules, tile_rules
+from kgen.spec.rules.wgmma import (
+    MMA_N,
+    STORE_BOX_N,
+    operand_rules,
+    register_rules,
+    stage_rules,
+    tile_rules,
+)
 
 
 def rules(spec: KernelSpec) -> Iterator[Violation]:
@@ -22,17 +29,8 @@ def rules(spec: KernelSpec) -> Iterator[Violation]:
 
 
 def _pipeline(s: WgmmaWs) -> Iterator[Violation]:
-    if s.stages == 1 and s.release == "previous":
-        yield Violation(
-            ("schedule", "stages"),
-            "one stage deadlocks with release: previous, which frees a stage one K tile late; "
-            "use release: same or 2 stages",
-        )
-    if s.registers != "auto" and s.producer == "warp":
-        yield Violation(
-            ("schedule", "registers"),
-            "setmaxnreg acts on whole warpgroups; needs producer: warpgroup",
-        )
+    yield from stage_rules(s)
+    yield from register_rules(s)
     if s.a_order != "auto" and sorted(s.a_order) != [*range(s.consumers)]:
         slabs = ", ".join(map(str, range(s.consumers)))
         yield Violation(("schedule", "a_order"), f"must name each slab once, in any order: {slabs}")
