@@ -31,7 +31,7 @@ def wgmma_changes(
         deepest = next((n for n in range(s.stages - 1, 0, -1) if fits(change(stages=n))), None)
         if deepest:
             yield f"schedule.stages: {deepest}", change(stages=deepest)
-    if field == "registers":
+    if "registers" in broken.path:
         yield "schedule.registers: auto", change(registers="auto")
     if s.smem_limit and field in ("smem_limit", "stages"):
         yield "no schedule.smem_limit", change(smem_limit=None)
