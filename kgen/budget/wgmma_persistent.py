@@ -35,6 +35,7 @@ SHARE_BYTES = 32  # a cluster's share of the K tiles, with scheduler: wrap
 # Registers beyond the accumulators, as ptxas 13.5 reports them for these templates. Estimates: the
 # ptxas gate has the last word on every build.
 CONSUMER_OVERHEAD = 36
+LOADING_OVERHEAD = 42  # of a thread that loads for a cluster and cuts tiles, with release: same
 PRODUCER_REGISTERS = 38
 
 
@@ -106,12 +107,20 @@ def _roles(spec: KernelSpec, arch: Arch, threads: int) -> tuple[Role, ...]:
     # As pairs of 16-bit values.
     waiting = accumulators // 2 if _persistent(spec).epilogue.deferred else 0
     roles = [
-        Role("consumer", warps, 0, consumer_cap, accumulators, CONSUMER_OVERHEAD, waiting),
+        Role("consumer", warps, 0, consumer_cap, accumulators, _overhead(spec), waiting),
     ]
     if threads > warps * 32:
         others = threads // 32 - warps
         roles.append(Role("producer", others, warps, producer_cap, 0, PRODUCER_REGISTERS))
     return tuple(roles)
+
+
+def _overhead(spec: KernelSpec) -> int:
+    """Registers of a consumer beside accumulators and the tile that waits."""
+    s = _persistent(spec)
+    clustered = s.cluster.m * s.cluster.n > 1
+    loads = s.producer == "none" and clustered and s.release == "same"
+    return LOADING_OVERHEAD if loads and s.scheduler == "wrap" else CONSUMER_OVERHEAD
 
 
 def _barriers(spec: KernelSpec) -> tuple[Barrier, ...]:

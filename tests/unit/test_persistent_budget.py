@@ -271,3 +271,20 @@ def test_more_shared_memory_than_the_hardware_has():
         "(227KiB)"
     ]
     assert "fix: no schedule.smem_limit" in text
+
+
+def test_a_loading_thread_of_a_cluster_that_cuts_tiles_needs_more():
+    """192 x 256 by three consumers: 168 registers, of which 128 hold sums. Seen to spill."""
+    changes = {**NO_PRODUCER, "m: 128": "m: 192", "consumers: 2": "consumers: 3"}
+    changes |= {"stages: 3": "stages: 2", "store_buffers: 4": "store_buffers: 1"}
+    text = refusal(changes, BudgetError)
+    assert "    other              42   addresses, loop state, epilogue (as ptxas reports)" in text
+    assert "    total             170   of 168 registers per thread: over by 2" in text
+    for fix in (
+        {"release: same": "release: previous"},
+        {"scheduler: wrap": "scheduler: round_robin"},
+        cluster(1, 1),
+    ):
+        assert role(plan_of(changes | fix), "consumer").registers == 164
+    assert "fix: schedule.release: previous " in text
+    assert "fix: schedule.scheduler: round_robin " in text
