@@ -11,7 +11,7 @@ from kgen.plan import KernelPlan
 from kgen.spec.hopper import WgmmaPersistent, WgmmaWs
 from kgen.spec.single_role import MmaSync
 
-SPECS = sorted(p for p in data_folder("specs").rglob("*.yaml") if ".sweep" not in p.suffixes)
+SPECS = sorted((data_folder("specs") / "hopper").rglob("*.yaml"))  # others: test_tcgen05
 
 
 def _registers_match_the_budget(plan: KernelPlan) -> None:
