@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kgen.emu.converge import part
 from kgen.emu.machine import Fragment
 from kgen.emu.operation import bits_of
 from kgen.emu.program import ENDED, PARTED, YIELDED, Handler, Outcome, Program, handles, require
@@ -33,6 +34,7 @@ def branch(program: Program, instruction: Instruction, pc: int) -> Handler:
 
         return uniform
     row = program.registers.row(guard, 1)
+    join = program.flow.join_of(pc)
 
     def diverging(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         predicate = row(warp, fragment)
@@ -42,8 +44,7 @@ def branch(program: Program, instruction: Instruction, pc: int) -> Handler:
             return None
         if count == fragment.count:
             return target
-        warp.fragments.append(Fragment(target, taken, list(fragment.uniform)))
-        fragment.set_mask(fragment.mask & ~taken)
+        part(warp, fragment, taken, target, join)
         fragment.pc = pc + 1
         return PARTED
 
@@ -58,10 +59,8 @@ def end(program: Program, instruction: Instruction, pc: int) -> Handler:
         if active is fragment.mask or bool((active == fragment.mask).all()):
             warp.grid.end_fragment(warp, fragment)
             return ENDED
-        ending = Fragment(pc, active.copy(), fragment.uniform)
-        fragment.set_mask(fragment.mask & ~active)
+        ending = part(warp, fragment, active.copy(), pc, -1)
         fragment.pc = pc + 1
-        warp.fragments.append(ending)
         warp.grid.end_fragment(warp, ending)
         return PARTED
 

@@ -13,6 +13,7 @@ import numpy as np
 from kgen.emu.finish import check_end, coverage_of, deadlock_findings, endless_findings
 from kgen.emu.launch import MAX_SHARED_BYTES, Launch
 from kgen.emu.machine import Cluster, Cta, Fragment, Wait, Warp
+from kgen.emu.members import release_members
 from kgen.emu.memory import GlobalMemory
 from kgen.emu.order import AsyncOp, Knowledge
 from kgen.emu.params import Parameters
@@ -49,8 +50,7 @@ class Grid:
         if self.shared_bytes > MAX_SHARED_BYTES:
             raise EmulatorError(
                 f"launch of {launch.kernel}: dynamic_shared_bytes: {launch.dynamic_shared_bytes} "
-                f"and "
-                f"{program.registers.static_bytes} static bytes are over the limit of "
+                f"and {program.registers.static_bytes} static bytes are over the limit of "
                 f"{MAX_SHARED_BYTES}"
             )
         self.memory = GlobalMemory(launch.arrays)
@@ -177,6 +177,7 @@ class Grid:
         """The lanes of a fragment end."""
         warp.fragments.remove(fragment)
         self.version += 1
+        release_members(warp)
         if not warp.fragments:
             from kgen.emu.barrier_ops import warp_ended
 

@@ -53,8 +53,8 @@ KINDS: dict[str, Level] = {
     "trap": "error",
     "schedules-disagree": "error",  # two schedules left different results
     "unmodelled": "incomplete",
-    "partial-warp": "review",  # an .aligned or .sync instruction reached by part of a warp
-    "exited-warps": "review",  # a barrier that completes only because warps have ended
+    "partial-warp": "review",  # an .aligned instruction reached by part of a warp
+    "exited-warps": "review",  # a barrier that completes only because threads have ended
     "mbarrier-unfinished": "review",  # a phase was begun and never completed
 }
 
