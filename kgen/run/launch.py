@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -102,38 +103,54 @@ class Launch:
     threads: int
     smem_bytes: int
     arguments: tuple[Any, ...]
-    pdl: bool = False
 
     def __call__(self) -> None:
         """Enqueue once; an empty problem enqueues nothing."""
-        if not self.grid:
-            return
-        if self.pdl:
-            launch_overlapped(self)
-            return
-        self.function((self.grid,), (self.threads,), self.arguments, shared_mem=self.smem_bytes)
+        if self.grid:
+            self.function((self.grid,), (self.threads,), self.arguments, shared_mem=self.smem_bytes)
 
 
-def launch_overlapped(launch: Launch) -> None:
-    """Enqueue with programmatic stream serialisation, which cupy's own launch cannot ask for."""
-    import cupy
+class OverlappingLaunch(Launch):
+    """A launch whose prologue may overlap the kernel before it on the stream.
 
-    driver = import_driver()
-    config = driver.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid, 1, 1
-    config.blockDimX, config.blockDimY, config.blockDimZ = launch.threads, 1, 1
-    config.sharedMemBytes = launch.smem_bytes
-    config.hStream = driver.CUstream(cupy.cuda.get_current_stream().ptr)
-    overlap = driver.CUlaunchAttribute()
-    overlap.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-    overlap.value.programmaticStreamSerializationAllowed = 1
-    config.attrs, config.numAttrs = [overlap], 1
-    buffers = [np.array(x) for x in launch.arguments]
-    pointers = np.array([x.ctypes.data for x in buffers], dtype=np.uint64)
-    function = driver.CUfunction(launch.function.kernel.ptr)
-    (error,) = driver.cuLaunchKernelEx(config, function, pointers.ctypes.data, 0)
-    if int(error):
-        raise DeviceError(f"cuLaunchKernelEx: {error.name}")
+    That is programmatic stream serialisation, which cupy's own launch cannot ask for.
+    """
+
+    def __call__(self) -> None:
+        """Enqueue once. Raises DeviceError with the driver's code when it refuses."""
+        import cupy
+
+        config, function, pointers, _ = self._call
+        driver = import_driver()
+        config.hStream = driver.CUstream(cupy.cuda.get_current_stream().ptr)
+        (error,) = driver.cuLaunchKernelEx(config, function, pointers, 0)
+        if int(error):
+            raise DeviceError(f"cuLaunchKernelEx: {error.name}")
+
+    @cached_property
+    def _call(self) -> tuple[Any, Any, int, Any]:
+        """Configuration, function, address of the argument pointers, and what they point into."""
+        driver = import_driver()
+        config = launch_config(self.grid, self.threads, self.smem_bytes)
+        overlap = driver.CUlaunchAttribute()
+        overlap.id = (
+            driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        )
+        overlap.value.programmaticStreamSerializationAllowed = 1
+        config.attrs, config.numAttrs = [overlap], 1
+        buffers = [np.array(x) for x in self.arguments]
+        pointers = np.array([x.ctypes.data for x in buffers], dtype=np.uint64)
+        function = driver.CUfunction(self.function.kernel.ptr)
+        return config, function, pointers.ctypes.data, (buffers, pointers)
+
+
+def launch_config(grid: int, threads: int, smem_bytes: int) -> Any:
+    """The driver's launch configuration of a one-dimensional grid."""
+    config = import_driver().CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid, 1, 1
+    config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
+    config.sharedMemBytes = smem_bytes
+    return config
 
 
 class Kernel:
@@ -146,7 +163,7 @@ class Kernel:
         self._function = cupy.RawModule(path=str(cubin)).get_function(plan.name)
         self._function.max_dynamic_shared_size_bytes = plan.smem_bytes
         self.resident = resident_clusters(plan, self._function) if plan.resident else None
-        self._workspace: Any = None
+        self._workspaces: list[Any] = []  # prepared launches may use any of them
 
     @property
     def registers(self) -> int:
@@ -173,16 +190,17 @@ class Kernel:
         maps = [encode_map(row, x) if x.k else ZERO_MAP for row in plan.input_maps]
         maps.append(encode_map(plan.map_d, x) if stores_by_tma(plan, x) else ZERO_MAP)
         arguments = (*maps, problem_record(plan, x, grid))
-        return Launch(self._function, grid.ctas, plan.threads, plan.smem_bytes, arguments, plan.pdl)
+        launch = OverlappingLaunch if plan.pdl else Launch
+        return launch(self._function, grid.ctas, plan.threads, plan.smem_bytes, arguments)
 
     def _own_workspace(self, size: int) -> int:
         if size == 0:
             return 0
         import cupy
 
-        if self._workspace is None or self._workspace.nbytes < size:
-            self._workspace = cupy.zeros(size, dtype=cupy.uint8)
-        return self._workspace.data.ptr
+        if not self._workspaces or self._workspaces[-1].nbytes < size:
+            self._workspaces.append(cupy.zeros(size, dtype=cupy.uint8))
+        return self._workspaces[-1].data.ptr
 
 
 def resident_clusters(plan: KernelPlan, function: Any) -> int:
@@ -193,10 +211,7 @@ def resident_clusters(plan: KernelPlan, function: Any) -> int:
         device = cupy.cuda.Device().id
         return cupy.cuda.runtime.getDeviceProperties(device)["multiProcessorCount"]
     driver = import_driver()
-    config = driver.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = plan.cluster[0] * plan.cluster[1], 1, 1
-    config.blockDimX, config.blockDimY, config.blockDimZ = plan.threads, 1, 1
-    config.sharedMemBytes = plan.smem_bytes
+    config = launch_config(plan.cluster[0] * plan.cluster[1], plan.threads, plan.smem_bytes)
     handle = driver.CUfunction(function.kernel.ptr)
     error, clusters = driver.cuOccupancyMaxActiveClusters(handle, config)
     if int(error):
