@@ -74,9 +74,19 @@ def stops_of(warp: Warp, fragment: Fragment) -> frozenset[int]:
     for depth, (join, _) in enumerate(fragment.joins):
         if join == pc:
             fragment.joins = fragment.joins[:depth]
+            _leave(warp, fragment, join)
             break
     stops = {other.pc for other in warp.fragments if other is not fragment}
     return frozenset(stops | {join for join, _ in fragment.joins})
+
+
+def _leave(warp: Warp, fragment: Fragment, join: int) -> None:
+    """Whoever comes to the join later does not wait for those who have passed it."""
+    for other in warp.fragments:
+        if other is not fragment:
+            other.joins = tuple(
+                (pc, lanes & ~fragment.bits if pc == join else lanes) for pc, lanes in other.joins
+            )
 
 
 def _is_held(fragment: Fragment, fragments: list[Fragment]) -> bool:

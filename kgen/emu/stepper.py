@@ -36,16 +36,19 @@ def _run_fragment(
     program = grid.program
     code_end = len(program.code)
     handlers = program.handlers
-    is_alu = program.lowering.is_alu
+    is_alu, aligned = program.lowering.is_alu, program.aligned
     hits, visited = grid.hits, warp.visited
     wgmma = warp.wgmma
     pc: int = fragment.pc
+    chosen_at = pc
     alone = len(warp.fragments) == 1
     while budget > 0:
         budget -= 1
         if pc >= code_end:
             grid.end_fragment(warp, fragment)
             return budget
+        if not alone and aligned[pc] and pc != chosen_at:
+            return budget  # others may have to come first
         hits[pc] += 1
         visited.add(pc)
         if is_alu[pc]:
@@ -68,7 +71,7 @@ def _run_fragment(
             if handler is None:
                 _unmodelled(grid, warp, pc, program.unmodelled[pc])
                 return budget
-            if not alone and program.aligned[pc]:
+            if not alone and aligned[pc]:
                 _partial(grid, warp, fragment, pc)
             if program.wgmma_touch[pc]:
                 touched = program.wgmma_touch[pc]

@@ -69,6 +69,44 @@ def test_without_the_warp_barrier_the_others_do_not_wait():
     assert {f.kind for f in report.findings} == {"unwritten-read"}, str(report)
 
 
+def test_an_aligned_instruction_waits_for_parked_lanes():
+    """The other lanes pass the join without lane 0, run into a second round of the loop, and stop
+    there at an instruction that all lanes execute together.
+    """
+    body = """
+    mov.u32 %r6, 0;
+    mov.u32 %r7, 0;
+    ld.param.u64 %rd5, [out];
+    setp.lt.u32 %p5, %r0, 32;
+    @!%p5 bra OTHER_WARP;
+ROUND:
+    bar.sync 1, 32;
+    add.u32 %r6, %r6, 1;
+    setp.eq.u32 %p1, %r6, 3;
+    @%p1 bra DONE;
+    setp.ne.u32 %p2, %r0, 0;
+    @%p2 bra ROUND;
+WAIT:
+    ld.acquire.gpu.global.u32 %r2, [%rd5+8];
+    setp.eq.u32 %p3, %r2, 0;
+    @%p3 bra WAIT;
+    add.u32 %r7, %r7, %r2;
+    bra ROUND;
+OTHER_WARP:
+    setp.ne.u32 %p4, %r0, 32;
+    mov.u32 %r3, 6;
+    @!%p4 st.release.gpu.global.u32 [%rd5+8], %r3;
+    ret;
+DONE:
+    setp.eq.u32 %p6, %r0, 1;
+    @%p6 ret;
+"""
+    for schedule in (*SCHEDULES, "starve:1"):
+        report = one_kernel.report(body + out("%r7"), 64, (schedule,), max_steps=20_000)
+        assert report.verdict == "clean", str(report)
+        assert report.outputs["out"][:3].tolist() == [12, 6, 0]
+
+
 def test_lanes_meet_at_a_join_that_lies_before_the_branch():
     """The compiler rotates loops: the join of a branch at the end of the body is the head, lower in
     the code. Lanes that jump there at once must wait for the one that is still in the body.
