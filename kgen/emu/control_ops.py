@@ -106,13 +106,30 @@ def load_parameter(program: Program, instruction: Instruction, pc: int) -> Handl
     "prefetchu",
     "cp.async.bulk.prefetch",
     "applypriority",
-    "griddepcontrol",
     "pmevent",
     "discard",
 )
 def no_effect(program: Program, instruction: Instruction, pc: int) -> Handler:
-    """Hints. griddepcontrol: the emulated grid has no predecessor that is still running."""
+    """Hints: no effect on values or order."""
     return lambda warp, fragment, active: None
+
+
+@handles("griddepcontrol")
+def grid_dependency(program: Program, instruction: Instruction, pc: int) -> Handler:
+    """wait: the grid before has ended, and what it wrote can be read. launch_dependents concerns
+    the grid behind this one, which is not emulated.
+    """
+    require(instruction, "wait", "launch_dependents")
+    waits = instruction.has("wait")
+
+    def wait(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+        previous = warp.grid.previous
+        if waits and previous is not None:
+            warp.order.knows.completed |= 1 << previous.number
+            warp.order.knows.data |= 1 << previous.number
+        return None
+
+    return wait
 
 
 @handles("nanosleep")

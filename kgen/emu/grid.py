@@ -64,12 +64,13 @@ class Grid:
         self.steps = 0  # warp-instructions
         self.version = 0  # changes whenever something happens that a poll could notice
         self.hits = [0] * len(program.code)
-        self.sync_memory: dict[
-            int, Knowledge
-        ] = {}  # global address -> what releases to it published
+        self.sync_memory: dict[int, Knowledge] = {}  # global address -> what releases published
         self.warps: list[Warp] = []
         self.clusters: list[Cluster] = []
         self._build()
+        self.previous: AsyncOp | None = None  # the grid before, as an operation to be waited for
+        if launch.overlaps_previous:
+            self.previous = self.new_operation("", self.warps[0], 0, lambda operation: None)
 
     # ------------------------------------------------------------ construction
 
@@ -267,9 +268,8 @@ class Grid:
 
     def clock(self, name: str) -> int:
         """%clock and its kin count warp-instructions of the whole grid."""
-        return self.steps & (
-            0xFFFFFFFFFFFFFFFF if "64" in name or name == "%globaltimer" else 0xFFFFFFFF
-        )
+        wide = "64" in name or name == "%globaltimer"
+        return self.steps & (0xFFFFFFFFFFFFFFFF if wide else 0xFFFFFFFF)
 
     def finding(
         self,

@@ -199,7 +199,9 @@ def read_place(warp: Warp, place: Place, access: Access, pc: int) -> np.ndarray:
         if not access.synchronises:
             shadow.record_read(warp, footprint)
         return element_view(place.cta.shared, access.size)[index]
-    if not access.synchronises:
+    if access.synchronises:
+        global_access.check_previous(warp, place.allocation, pc, writes=False)
+    else:
         global_access.check_read(warp, place.allocation, place.offsets, access.bytes, pc)
     return element_view(place.allocation.data, access.size)[index]
 

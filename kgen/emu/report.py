@@ -24,6 +24,7 @@ KINDS: dict[str, Level] = {
     "missing-init-fence": "error",  # an mbarrier used by TMA before fence.mbarrier_init
     "missing-wgmma-fence": "error",
     "accumulator-in-flight": "error",  # a wgmma register touched before wgmma.wait_group
+    "missing-grid-wait": "error",  # memory of the grid before, touched before griddepcontrol.wait
     "unwritten-read": "error",
     "never-read": "error",  # bytes that TMA brought and nothing used
     "k-mismatch": "error",  # one MMA multiplies elements of different K

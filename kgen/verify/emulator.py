@@ -96,6 +96,7 @@ def launch_of(
         dynamic_shared_bytes=plan.smem_bytes,
         cluster=(plan.cluster[0] * plan.cluster[1], 1, 1),
         registers=registers,
+        overlaps_previous=plan.pdl,
     )
 
 
