@@ -30,6 +30,8 @@ class Tile:
     cluster_m: int = 1
     cluster_n: int = 1
     resident: bool = False  # a resident grid: a CTA takes several tiles
+    cuts: bool = False  # a tile may be shared by two clusters
+    store_steps: int = 1  # K tiles of the next tile over which a finished one is stored
 
     @property
     def k_step(self) -> int:
@@ -190,11 +192,16 @@ def derived_shapes(tile: Tile, sm_count: int) -> tuple[Shape, ...]:
 def _several_turns(tile: Tile) -> Iterator[Shape]:
     """Three cluster tiles for two resident clusters: a second turn for one of them, or a cut."""
     m, n = 2 * tile.cluster_m * tile.m + 1, tile.cluster_n * tile.n - tile.n_step
+    long = max(5, 2 * tile.store_steps - 1) * tile.k  # of a cut tile, the last part is half of it
     words = "three cluster tiles for two clusters"
-    yield shape(tile, m, n, 5 * tile.k, f"{words}: a second turn")
+    yield shape(tile, m, n, long, f"{words}: a second turn")
     yield shape(tile, m, n, tile.k, f"{words}, one K tile each: turns shorter than the ring")
-    odd = shape(tile, m, n + 1, 5 * tile.k, f"{words}; ldd is odd")
-    yield replace(odd, ldd=odd.n)
+    for k in (long, tile.k) if tile.store_steps > 1 else (long,):
+        odd = shape(tile, m, n + 1, k, f"{words}; ldd is odd")
+        yield replace(odd, ldd=odd.n)
+    if tile.cuts:
+        tall = 5 * tile.cluster_m * tile.m + 1
+        yield shape(tile, tall, tile.n_step, 3 * tile.k, "six cluster tiles, cut for five clusters")
 
 
 def emulator_shapes(tile: Tile) -> tuple[Shape, ...]:
