@@ -177,6 +177,18 @@ class Program:
         location = str(instruction.location)
         return f"{location} ptx:{instruction.line}".strip()
 
+    def wide_divisions(self) -> set[int]:
+        """Blocks of one 64-bit division: the way that ptxas's front end takes when operands do not
+        fit 32 bits, beside a short one for those that do. Exempt from coverage.
+        """
+        found: set[int] = set()
+        for start, end in zip(self.flow.starts, self.flow.ends, strict=True):
+            roots = [instruction.root for instruction in self.code[start:end]]
+            wide = [i for i in self.code[start:end] if i.root in ("div", "rem")]
+            if len(wide) == 1 and wide[0].type in ("s64", "u64") and len(roots) <= 2:
+                found.update(range(start, end) if roots[-1] in ("div", "rem", "bra") else ())
+        return found
+
     def trap_only(self) -> set[int]:
         """Instructions in blocks from which every path ends in a trap: exempt from coverage."""
         flow = self.flow

@@ -189,15 +189,16 @@ def derived_shapes(tile: Tile, sm_count: int) -> tuple[Shape, ...]:
     return _unique(found)
 
 
-def _several_turns(tile: Tile) -> Iterator[Shape]:
+def several_turns(tile: Tile) -> Iterator[Shape]:
     """Three cluster tiles for two resident clusters: a second turn for one of them, or a cut."""
     m, n = 2 * tile.cluster_m * tile.m + 1, tile.cluster_n * tile.n - tile.n_step
     long = max(5, 2 * tile.store_steps - 1) * tile.k  # of a cut tile, the last part is half of it
     words = "three cluster tiles for two clusters"
     yield shape(tile, m, n, long, f"{words}: a second turn")
     yield shape(tile, m, n, tile.k, f"{words}, one K tile each: turns shorter than the ring")
+    m, n = tile.cluster_m * tile.m - 1, 3 * tile.cluster_n * tile.n - 7
     for k in (long, tile.k) if tile.store_steps > 1 else (long,):
-        odd = shape(tile, m, n + 1, k, f"{words}; ldd is odd")
+        odd = shape(tile, m, n, k, f"{words}, each with an odd last row; ldd is odd")
         yield replace(odd, ldd=odd.n)
     if tile.cuts:
         tall = 5 * tile.cluster_m * tile.m + 1
@@ -208,7 +209,9 @@ def emulator_shapes(tile: Tile) -> tuple[Shape, ...]:
     """The same mistakes in a few tiles: at most four, and K of at most three rings and a tile."""
     _checked(tile)
     k = tile.k + tile.k_step
-    tall = shape(tile, tile.m + 1, 9, k, "two tiles down, the last row alone; ldd is odd")
+    # The rows end inside the second slab of a consumer, the columns inside the last panel.
+    m, n = tile.m + tile.m // 4 + 1, max(1, tile.n - 7)
+    tall = shape(tile, m, n, k, "two tiles down, the second one cut; ldd is odd")
     wide = shape(tile, 9, tile.n + 1, k, "two tiles across, the last column alone; ldd is odd")
     four = shape(tile, tile.m + 1, tile.n + tile.n_step, k, "four tiles, three of them cut")
     found = [
@@ -230,6 +233,6 @@ def emulator_shapes(tile: Tile) -> tuple[Shape, ...]:
             "three rings and a tile: every phase wraps twice, also of a stage released late",
         ),
         *_layouts(tile, k),
-        *(_several_turns(tile) if tile.resident else ()),
+        *(several_turns(tile) if tile.resident else ()),
     ]
     return _unique(found)
