@@ -188,7 +188,8 @@ class Kernel:
         x = replace(x, workspace=x.workspace or self._own_workspace(grid.workspace_bytes))
         require_workspace(plan, x, grid)
         maps = [encode_map(row, x) if x.k else ZERO_MAP for row in plan.input_maps]
-        maps.append(encode_map(plan.map_d, x) if stores_by_tma(plan, x) else ZERO_MAP)
+        if plan.map_d:
+            maps.append(encode_map(plan.map_d, x) if stores_by_tma(plan, x) else ZERO_MAP)
         arguments = (*maps, problem_record(plan, x, grid))
         launch = OverlappingLaunch if plan.pdl else Launch
         return launch(self._function, grid.ctas, plan.threads, plan.smem_bytes, arguments)

@@ -200,6 +200,10 @@ def several_turns(tile: Tile) -> Iterator[Shape]:
     for k in (long, tile.k) if tile.store_steps > 1 else (long,):
         odd = shape(tile, m, n, k, f"{words}, each with an odd last row; ldd is odd")
         yield replace(odd, ldd=odd.n)
+    few = shape(
+        tile, 9, tile.n + 1, tile.k, "an odd number of rows, fewer than a warp's; ldd is odd"
+    )
+    yield replace(few, ldd=few.n)
     if tile.cuts:
         tall = 5 * tile.cluster_m * tile.m + 1
         yield shape(tile, tall, tile.n_step, 3 * tile.k, "six cluster tiles, cut for five clusters")
@@ -212,7 +216,7 @@ def emulator_shapes(tile: Tile) -> tuple[Shape, ...]:
     # The rows end inside the second slab of a consumer, the columns inside the last panel.
     m, n = tile.m + tile.m // 4 + 1, max(1, tile.n - 7)
     tall = shape(tile, m, n, k, "two tiles down, the second one cut; ldd is odd")
-    wide = shape(tile, 9, tile.n + 1, k, "two tiles across, the last column alone; ldd is odd")
+    wide = shape(tile, tile.m, tile.n + 1, k, "two tiles, the last column alone; ldd is odd")
     four = shape(tile, tile.m + 1, tile.n + tile.n_step, k, "four tiles, three of them cut")
     found = [
         *_empty(tile),
