@@ -21,24 +21,27 @@ Target = Literal["sm_90a"]
 assert set(ARCHS) == {"sm_90a"}, "Target must list every architecture of arch.py"
 
 
+OperandType = Literal["f16", "bf16", "tf32", "e4m3", "e5m2", "s8"]
+
+
 class OperandA(Model):
     """A of D[M,N] = A[M,K] @ B[N,K].T."""
 
-    dtype: Literal["f16", "bf16"] = Field(description="Element type.")
+    dtype: OperandType = Field(description="Element type.")
     major: Literal["k", "m"] = Field("k", description="Contiguous axis: k is [M,K], m is [K,M].")
 
 
 class OperandB(Model):
     """B of D[M,N] = A[M,K] @ B[N,K].T."""
 
-    dtype: Literal["f16", "bf16"] = Field(description="Element type.")
+    dtype: OperandType = Field(description="Element type.")
     major: Literal["k", "n"] = Field("k", description="Contiguous axis: k is [N,K], n is [K,N].")
 
 
 class OutputD(Model):
     """D, row-major [M,N]."""
 
-    dtype: Literal["f16", "bf16"] = Field(description="Element type.")
+    dtype: Literal["f16", "bf16", "f32", "s32"] = Field(description="Element type.")
     major: Literal["n"] = Field("n", description="Contiguous axis.")
 
 
@@ -48,7 +51,9 @@ class Gemm(Model):
     a: OperandA
     b: OperandB
     d: OutputD
-    accumulator: Literal["f32", "f16"] = Field(description="Type that the tensor cores add up in.")
+    accumulator: Literal["f32", "f16", "s32"] = Field(
+        description="Type that the tensor cores add up in."
+    )
 
 
 Schedule = Annotated[WgmmaWs | WgmmaPersistent | WgmmaSingle | MmaSync, Field(discriminator="kind")]
