@@ -1,0 +1,140 @@
+"""Is a shipped folder still what was shipped? By digests alone, or fully, against the templates.
+
+With digests alone a drift has no diff: what the file was is not in the folder, only in its history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from kgen._version import __version__
+from kgen.check import MARK, Drift, DriftKind, shell_command, text_diff
+from kgen.errors import KgenError
+from kgen.files import files_below, read_regular
+from kgen.ship.lock import LOCK_NAME, Lock, digest, dump_lock, load_lock
+from kgen.ship.package import texts
+
+_SUFFIXES = (".cu", ".h", ".cpp", ".py", ".txt")
+
+
+def check_shipped(folder: Path, digests_only: bool = False) -> list[Drift]:
+    """Every drift of a shipped folder, in path order.
+
+    digests_only  compare with the digests in the lock, whatever kgen and templates are installed;
+        otherwise with what this kgen renders from the lock, too
+    Raises  KgenError if the lock cannot be read, or names a file outside the folder
+    """
+    lock = load_lock(folder)
+    for name in lock.files:
+        if PurePosixPath(name).name != name or name in (".", "..", LOCK_NAME):
+            raise KgenError(f"{folder / LOCK_NAME}: files: {name!r} is no file of this folder")
+    if digests_only:
+        found = [d for name in lock.files for d in _by_digest(folder, name, lock)]
+    else:
+        found = list(_fully(folder, lock))
+    found += [*_lock_text(folder, lock), *_orphans(folder, lock)]
+    return sorted(found, key=lambda drift: str(drift.path))
+
+
+def _by_digest(folder: Path, name: str, lock: Lock) -> Iterator[Drift]:
+    path = folder / name
+    repair = shell_command("git", "checkout", "--", path)
+    if not path.is_file():
+        yield Drift(path, "missing", f"{LOCK_NAME} lists it", repair)
+        return
+    raw = path.read_bytes()
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        yield Drift(path, "unreadable", "not UTF-8 text", repair)
+        return
+    if digest(text) == lock.files[name]:
+        return
+    if digest(text.replace("\r\n", "\n")) == lock.files[name]:
+        yield _line_endings(path, repair)
+        return
+    what = "changed by hand or by a formatter since it was shipped"
+    yield Drift(path, "edited", what, f"{repair}, or {_ship(folder)}")
+
+
+def _line_endings(path: Path, repair: str) -> Drift:
+    what = "only the line endings differ (CRLF); a checkout converted them"
+    renormalize = shell_command("git", "add", "--renormalize", path)
+    return Drift(path, "line endings", what, f"{renormalize}, or {repair}")
+
+
+def _ship(folder: Path) -> str:
+    return shell_command("kgen", "ship", "--to", folder)
+
+
+def _fully(folder: Path, lock: Lock) -> Iterator[Drift]:
+    """Disk against digests says edited, digests against this kgen's rendering says stale."""
+    expected = texts(lock)
+    for name, text in expected.items():
+        yield from _compare(folder, name, text, lock)
+    for name in sorted(set(lock.files) - set(expected)):
+        what = f"{LOCK_NAME} lists it, and this kgen renders no such file"
+        kind: DriftKind = "stale" if (folder / name).is_file() else "missing"
+        yield Drift(folder / name, kind, what, _ship(folder))
+    yield from _wrong_digests(folder, lock, expected)
+
+
+def _compare(folder: Path, name: str, text: str, lock: Lock) -> Iterator[Drift]:
+    path, repair = folder / name, _ship(folder)
+    if not path.is_file():
+        yield Drift(path, "missing", f"{LOCK_NAME} makes it", repair)
+        return
+    try:
+        actual = path.read_bytes().decode()
+    except UnicodeDecodeError:
+        yield Drift(path, "unreadable", "not UTF-8 text", repair)
+        return
+    plain = actual.replace("\r\n", "\n")
+    if plain == text:
+        if plain != actual:
+            yield _line_endings(path, repair)
+        return
+    if digest(plain) != lock.files.get(name):
+        what = "changed by hand or by a formatter since it was shipped"
+        yield Drift(path, "edited", what, repair, text_diff(plain, text, path))
+        return
+    what = f"shipped by kgen {lock.kgen}; this is kgen {__version__} with other templates or rules"
+    yield Drift(path, "stale", what, repair, text_diff(plain, text, path))
+
+
+def _wrong_digests(folder: Path, lock: Lock, expected: dict[str, str]) -> Iterator[Drift]:
+    """Files that are right on disk and wrong, or not at all, in the lock's list."""
+    wrong = [
+        name
+        for name, text in expected.items()
+        if lock.files.get(name) != digest(text) and _is(folder / name, text)
+    ]
+    if wrong:
+        what = f"its digest of {', '.join(wrong)} is missing or wrong"
+        yield Drift(folder / LOCK_NAME, "edited", what, _ship(folder))
+
+
+def _is(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_bytes().replace(b"\r\n", b"\n") == text.encode()
+
+
+def _lock_text(folder: Path, lock: Lock) -> Iterator[Drift]:
+    """The lock's own text, which kgen writes in one way only."""
+    path, canonical = folder / LOCK_NAME, dump_lock(lock)
+    actual = path.read_bytes().decode()
+    plain = actual.replace("\r\n", "\n")
+    if plain != canonical:
+        diff = text_diff(plain, canonical, path)
+        yield Drift(path, "edited", "not as kgen writes it", _ship(folder), diff)
+    elif plain != actual:
+        yield _line_endings(path, _ship(folder))
+
+
+def _orphans(folder: Path, lock: Lock) -> Iterator[Drift]:
+    for path in sorted(files_below(folder)):
+        name = path.relative_to(folder).as_posix()
+        if name in lock.files or path.suffix not in _SUFFIXES or not path.is_file():
+            continue
+        if MARK in read_regular(path, 200).decode("utf-8", "replace"):
+            yield Drift(path, "orphan", f"{LOCK_NAME} does not list it", shell_command("rm", path))
