@@ -119,8 +119,8 @@ def blocks(plan: KernelPlan) -> dict[str, str]:
     """The parts of a kernel whose columns line up: constants and the members of its structs."""
     constants = [(f"constexpr int {c.name} = {c.value};", c.note) for c in plan.constants]
     layouts = [
-        (f"constexpr uint64_t kLayout{operand} = {d.bits};", d.note)
-        for operand, d in (("A", plan.consumer.descriptor_a), ("B", plan.consumer.descriptor_b))
+        (f"constexpr uint64_t {x.name} = {x.descriptor.bits};", x.descriptor.note)
+        for x in plan.layouts
     ]
     problem = [(f"{f.type} {f.name};", f.note) for f in plan.problem_fields]
     storage = [

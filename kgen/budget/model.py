@@ -68,6 +68,7 @@ class Budget:
     smem: Ledger
     register_file: Ledger
     launch_cap: int  # registers per thread at launch
+    register_pool: int  # what setmaxnreg can deal out: launch_cap, summed over the warpgroups
     roles: tuple[Role, ...]
     barriers: tuple[Barrier, ...]
     boxes: tuple[TmaBox, ...]

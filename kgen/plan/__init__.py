@@ -1,13 +1,19 @@
-"""Lowering: one function per MMA family turns an accepted budget into a plan."""
+"""Lowering: one function per schedule turns an accepted budget into a plan."""
 
-from kgen.budget import budget
+from collections.abc import Callable
+
+from kgen.budget import Budget, budget
 from kgen.plan.model import KernelPlan, TensorMap
-from kgen.plan.wgmma import lower_wgmma
+from kgen.plan.wgmma_ws import lower_wgmma_ws
 from kgen.spec import LoadedSpec
 
 __all__ = ["KernelPlan", "TensorMap", "lower"]
 
+_LOWERINGS: dict[str, Callable[[LoadedSpec, Budget], KernelPlan]] = {
+    "wgmma_ws": lower_wgmma_ws,
+}
+
 
 def lower(loaded: LoadedSpec) -> KernelPlan:
     """Spec to plan. Raises BudgetError when the spec does not fit its target."""
-    return lower_wgmma(loaded, budget(loaded))
+    return _LOWERINGS[loaded.spec.schedule.kind](loaded, budget(loaded))

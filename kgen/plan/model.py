@@ -32,11 +32,15 @@ class Field:
 
 @dataclass(frozen=True)
 class ProblemField:
-    """One member of the kernel's by-value parameter `Problem`, in memory order."""
+    """One member of the kernel's by-value parameter `Problem`, in memory order.
+
+    value is what the C launcher assigns; `kgen.run.arguments.problem_values` computes the same.
+    """
 
     type: str
     name: str
     numpy: str
+    value: str
     note: str
 
 
@@ -68,6 +72,12 @@ class TensorMap:
     swizzle_bytes: int
     promotion_bytes: int
     promotion_name: str  # enumerator behind CU_TENSOR_MAP_L2_PROMOTION_
+    max_ld: int  # elements, exclusive: strides stay below 2^40 bytes
+
+    @property
+    def multiple(self) -> int:
+        """Elements in 16 bytes, the unit of TMA's strides and base addresses."""
+        return 16 // self.dtype.bytes
 
 
 @dataclass(frozen=True)
@@ -137,7 +147,6 @@ class Mma:
 class ConsumerPlan:
     """A warpgroup that multiplies one slab and stages it."""
 
-    mma: Mma
     k_steps: tuple[KStep, ...]
     k_step_note: str
     releases_previous: bool
@@ -147,13 +156,19 @@ class ConsumerPlan:
     )  # wrapper that packs two f32 into 16-bit storage; None when D is the accumulator
     out: str  # the array that holds D's 16-bit pairs
     registers: int | None  # setmaxnreg.inc
-    descriptor_a: Descriptor
-    descriptor_b: Descriptor
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The layout bits of an operand's shared-memory descriptors, as a constant of the file."""
+
+    name: str
+    descriptor: Descriptor
 
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """One wgmma_ws kernel."""
+    """What every kernel has, whatever its schedule: identity, interface, storage and launch."""
 
     name: str
     template: str
@@ -169,18 +184,15 @@ class KernelPlan:
     structure: tuple[str, ...]  # warps, grid, order of the sum
     budget: Budget
     constants: tuple[Constant, ...]
+    layouts: tuple[Layout, ...]
     problem_fields: tuple[ProblemField, ...]
     storage: tuple[Field, ...]
     barriers: tuple[BarrierInit, ...]
     maps: tuple[TensorMap, ...]
     statuses: tuple[Status, ...]
-    producer: ProducerPlan
-    consumer: ConsumerPlan
-    raster_along_n: bool
-    elements_per_16_bytes: int
     extent_limit: int  # largest M, N or K
     max_tiles: int  # grid.x
-    max_ld: int  # elements, exclusive
+    max_stride: int  # bytes, exclusive; of a tensor map
     threads: int
     smem_bytes: int
     tile: tuple[int, int, int]
@@ -208,3 +220,19 @@ class KernelPlan:
     def constant(self, name: str) -> int:
         """The value of a constant of the generated file."""
         return next(c.value for c in self.constants if c.name == name)
+
+
+@dataclass(frozen=True)
+class WgmmaPlan(KernelPlan):
+    """A kernel whose consumers multiply with wgmma."""
+
+    mma: Mma
+    raster_along_n: bool
+
+
+@dataclass(frozen=True)
+class WgmmaWsPlan(WgmmaPlan):
+    """One wgmma_ws kernel."""
+
+    producer: ProducerPlan
+    consumer: ConsumerPlan

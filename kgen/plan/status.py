@@ -11,15 +11,12 @@ from kgen.plan.model import Status, TensorMap
 
 
 def statuses(
-    inputs: tuple[TensorMap, ...], output: TensorMap, extent_limit: int, multiple: int
+    inputs: tuple[TensorMap, ...], output: TensorMap, extent_limit: int
 ) -> tuple[Status, ...]:
-    """Every status in the order of the checks, which is the order of their values.
-
-    multiple is how many elements make 16 bytes.
-    """
+    """Every status in the order of the checks, which is the order of their values."""
     rows = [("ok", "success"), *_extents(extent_limit)]
     for row in inputs:
-        rows += _input(row, multiple)
+        rows += _input(row)
     rows += [
         ("d_null", "d is null"),
         ("d_unaligned", f"d must be aligned to its element, {output.dtype.bytes} bytes"),
@@ -39,12 +36,12 @@ def _extents(limit: int) -> Iterator[tuple[str, str]]:
     yield "too_many_tiles", "D has more tiles than one grid can hold"
 
 
-def _input(row: TensorMap, multiple: int) -> Iterator[tuple[str, str]]:
+def _input(row: TensorMap) -> Iterator[tuple[str, str]]:
     yield f"{row.pointer}_null", f"{row.pointer} is null"
     yield f"{row.pointer}_unaligned", f"{row.pointer} must be 16-byte aligned (TMA base address)"
     yield f"{row.ld}_too_small", f"{row.ld} must be at least {row.inner}, the contiguous extent"
     yield (
         f"{row.ld}_unaligned",
-        f"{row.ld} must be a multiple of {multiple} elements, 16 bytes (TMA stride)",
+        f"{row.ld} must be a multiple of {row.multiple} elements, 16 bytes (TMA stride)",
     )
     yield f"{row.ld}_too_large", f"{row.ld} must stay below 2^40 bytes (TMA stride)"

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from kgen.budget import Budget
 from kgen.dtypes import dtype
-from kgen.plan.model import ConsumerPlan, Descriptor, KStep, Mma
+from kgen.plan.model import ConsumerPlan, Descriptor, KStep, Layout, Mma
 from kgen.spec import KernelSpec
-from kgen.spec.model import Registers
-from kgen.spec.rules import MMA_K, SLAB_M
+from kgen.spec.base import Registers
+from kgen.spec.hopper import WgmmaWs
+from kgen.spec.rules.wgmma import MMA_K, SLAB_M
 
 _SWIZZLE_CODE = {128: 1, 64: 2, 32: 3}  # descriptor bits 62-63
 _ROWS_PER_PATTERN = 8
@@ -20,14 +21,13 @@ _DESCRIPTOR_UNIT = 16  # bytes
 
 def consumer(spec: KernelSpec, b: Budget) -> ConsumerPlan:
     """A warpgroup that multiplies one slab and stages it."""
-    s, gemm = spec.schedule, spec.gemm
+    s, gemm = spec.schedule_as(WgmmaWs), spec.gemm
     split = s.registers if isinstance(s.registers, Registers) else None
     steps = range(0, s.tile.k, MMA_K)
     a_steps = [_advance(spec, b, "a", SLAB_M, k) for k in steps]
     b_steps = [_advance(spec, b, "b", s.tile.n, k) for k in steps]
     packs = {"f16": "pack_f16x2", "bf16": "pack_bf16x2"}
     return ConsumerPlan(
-        mma=_mma(spec, b),
         k_steps=tuple(KStep(x, y) for x, y in zip(a_steps, b_steps, strict=True)),
         k_step_note=_k_step_note(b),
         releases_previous=s.release == "previous",
@@ -35,8 +35,6 @@ def consumer(spec: KernelSpec, b: Budget) -> ConsumerPlan:
         converts=packs[gemm.d.dtype] if gemm.accumulator == "f32" else None,
         out="out" if gemm.accumulator == "f32" else "acc",
         registers=split.consumer if split else None,
-        descriptor_a=_descriptor(spec, b, "a"),
-        descriptor_b=_descriptor(spec, b, "b"),
     )
 
 
@@ -61,7 +59,12 @@ def _advance(spec: KernelSpec, b: Budget, operand: str, rows: int, k: int) -> in
     return k * box.swizzle_bytes // _DESCRIPTOR_UNIT
 
 
-def _descriptor(spec: KernelSpec, b: Budget, operand: str) -> Descriptor:
+def layouts(b: Budget) -> tuple[Layout, ...]:
+    """The descriptor constants of A and B."""
+    return tuple(Layout(f"kLayout{x.upper()}", _descriptor(b, x)) for x in ("a", "b"))
+
+
+def _descriptor(b: Budget, operand: str) -> Descriptor:
     """Layout bits of the shared-memory descriptor of one operand.
 
     K-major: the leading offset is unused (1), the stride is 8 rows of the swizzle width.
@@ -82,8 +85,9 @@ def _descriptor(spec: KernelSpec, b: Budget, operand: str) -> Descriptor:
     return Descriptor(f"0x{units | _SWIZZLE_CODE[box.swizzle_bytes] << 62:016x}", note)
 
 
-def _mma(spec: KernelSpec, b: Budget) -> Mma:
-    gemm, n = spec.gemm, spec.schedule.tile.n
+def mma(spec: KernelSpec, b: Budget) -> Mma:
+    """The wgmma of one slab."""
+    gemm, n = spec.gemm, spec.schedule_as(WgmmaWs).tile.n
     registers = b.role("consumer").accumulators
     f32 = gemm.accumulator == "f32"
     operands = list(range(registers))

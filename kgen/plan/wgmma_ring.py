@@ -6,13 +6,14 @@ from kgen.budget import Budget
 from kgen.dtypes import dtype
 from kgen.plan.model import Load, ProducerPlan, TensorMap
 from kgen.spec import KernelSpec
-from kgen.spec.model import Registers
-from kgen.spec.rules import SLAB_M
+from kgen.spec.base import Registers
+from kgen.spec.hopper import WgmmaWs
+from kgen.spec.rules.wgmma import SLAB_M
 
 
 def tensor_maps(spec: KernelSpec, b: Budget) -> tuple[TensorMap, ...]:
     """The tensor maps of A, B and D, in that order."""
-    promotion = spec.schedule.l2.promotion_bytes
+    promotion = spec.schedule_as(WgmmaWs).l2.promotion_bytes
     rows = []
     for operand in ("a", "b", "d"):
         box = b.box(operand)
@@ -28,6 +29,7 @@ def tensor_maps(spec: KernelSpec, b: Budget) -> tuple[TensorMap, ...]:
                 swizzle_bytes=box.swizzle_bytes,
                 promotion_bytes=promotion,
                 promotion_name=f"L2_{promotion}B" if promotion else "NONE",
+                max_ld=b.arch.tma_stride_limit // box.element_bytes,
             )
         )
     return tuple(rows)
@@ -35,7 +37,7 @@ def tensor_maps(spec: KernelSpec, b: Budget) -> tuple[TensorMap, ...]:
 
 def producer(spec: KernelSpec, b: Budget) -> ProducerPlan:
     """The warp that fills the ring and drains the D buffers."""
-    s = spec.schedule
+    s = spec.schedule_as(WgmmaWs)
     takes_turns = s.epilogue.store_buffers < s.consumers
     order = range(s.consumers) if s.a_order == "auto" else s.a_order
     split = s.registers if isinstance(s.registers, Registers) else None
@@ -53,7 +55,7 @@ def _loads(
     """The boxes that fill one slab of A or the B tile, in shared-memory order."""
     box = b.box(operand)
     k_is_inner = box.inner_axis == "k"
-    step, total = (box.inner, spec.schedule.tile.k) if k_is_inner else (box.inner, rows)
+    step, total = (box.inner, spec.schedule_as(WgmmaWs).tile.k) if k_is_inner else (box.inner, rows)
     first = (slab or 0) * rows
     loads = []
     for index, start in enumerate(range(0, total, step)):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kgen.errors import LaunchError
-from kgen.plan import KernelPlan
+from kgen.plan import KernelPlan, TensorMap
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def status_of(plan: KernelPlan, x: Arguments) -> str:
         return "too_many_tiles"
     if x.k > 0:
         for row in plan.input_maps:
-            status = _input_status(plan, x, row.pointer, row.ld, row.inner, row.outer)
+            status = _input_status(row, x)
             if status != "ok":
                 return status
     if x.d == 0:
@@ -67,21 +67,19 @@ def status_of(plan: KernelPlan, x: Arguments) -> str:
     return "ok"
 
 
-def _input_status(
-    plan: KernelPlan, x: Arguments, pointer: str, ld_name: str, inner: str, outer: str
-) -> str:
-    address, ld = getattr(x, pointer), getattr(x, ld_name)
+def _input_status(row: TensorMap, x: Arguments) -> str:
+    address, ld = getattr(x, row.pointer), getattr(x, row.ld)
     if address == 0:
-        return f"{pointer}_null"
+        return f"{row.pointer}_null"
     if address % 16:
-        return f"{pointer}_unaligned"
-    if getattr(x, outer) > 1:
-        if ld < getattr(x, inner):
-            return f"{ld_name}_too_small"
-        if ld % plan.elements_per_16_bytes:
-            return f"{ld_name}_unaligned"
-        if ld >= plan.max_ld:
-            return f"{ld_name}_too_large"
+        return f"{row.pointer}_unaligned"
+    if getattr(x, row.outer) > 1:
+        if ld < getattr(x, row.inner):
+            return f"{row.ld}_too_small"
+        if ld % row.multiple:
+            return f"{row.ld}_unaligned"
+        if ld >= row.max_ld:
+            return f"{row.ld}_too_large"
     return "ok"
 
 
@@ -103,9 +101,9 @@ def stores_by_tma(plan: KernelPlan, x: Arguments) -> bool:
     TMA clips a load element by element but a store in units of 16 bytes: with N = 81 of a 16-bit
     type it writes 88 columns (seen on an H200). So N must be a whole number of units, too.
     """
-    if x.d % 16 or x.n % plan.elements_per_16_bytes:
+    if x.d % 16 or x.n % plan.map_d.multiple:
         return False
-    return x.m == 1 or (x.ldd % plan.elements_per_16_bytes == 0 and x.ldd < plan.max_ld)
+    return x.m == 1 or (x.ldd % plan.map_d.multiple == 0 and x.ldd < plan.map_d.max_ld)
 
 
 def problem_values(plan: KernelPlan, x: Arguments) -> dict[str, int]:

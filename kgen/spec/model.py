@@ -1,39 +1,23 @@
 """What a spec file may say: pydantic models, frozen, unknown keys forbidden.
 
-Only the shape of the text is decided here. Rules between fields are in `rules.py`, and whether a
-spec fits the hardware is the budget's to say.
+Only the shape of the text is decided here. Rules between fields are in `rules`, and whether a
+spec fits the hardware is the budget's to say. The fields of `schedule` depend on its `kind`; the
+models are in a module per family.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict
-from pydantic_core import PydanticCustomError
+from pydantic import Field, Strict
 
 from kgen.arch import ARCHS
+from kgen.spec.base import Model
+from kgen.spec.hopper import WgmmaWs
 from kgen.spec.names import KernelName
-from kgen.spec.units import ByteSize
 
 Target = Literal["sm_90a"]
 assert set(ARCHS) == {"sm_90a"}, "Target must list every architecture of arch.py"
-
-
-def _whole(value: object) -> object:
-    """Refuse what only equals a number: `false` is 0 and `128.0` is 128 to a Literal."""
-    if isinstance(value, bool | float):
-        raise PydanticCustomError("whole_number", "Input should be a whole number")
-    return value
-
-
-Whole = BeforeValidator(_whole)
-Extent = Annotated[int, Field(ge=1, le=1024)]
-
-
-class Model(BaseModel):
-    """Base of all spec models."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class OperandA(Model):
@@ -66,83 +50,10 @@ class Gemm(Model):
     accumulator: Literal["f32", "f16"] = Field(description="Type that the tensor cores add up in.")
 
 
-class Tile(Model):
-    """What one CTA computes, in elements."""
+Schedule = WgmmaWs
+"""The schedules, told apart by `kind`."""
 
-    m: Extent = Field(description="Rows of D per CTA, in elements.")
-    n: Extent = Field(description="Columns of D per CTA, in elements.")
-    k: Extent = Field(description="K extent of one stage, in elements.")
-
-
-class Registers(Model):
-    """Registers per thread of each role, set by setmaxnreg."""
-
-    producer: Annotated[int, Field(ge=24, le=256)] = Field(description="A multiple of 8.")
-    consumer: Annotated[int, Field(ge=24, le=256)] = Field(description="A multiple of 8.")
-
-
-class Raster(Model):
-    """Order of the tiles over D."""
-
-    group: Annotated[int, Field(ge=1, le=32)] = Field(
-        8, description="Tiles side by side in a group."
-    )
-    along: Literal["m", "n"] = Field("n", description="Axis that the group lies along.")
-
-
-class L2(Model):
-    """How loads pass through L2."""
-
-    promotion_bytes: Annotated[Literal[0, 64, 128, 256], Whole] = Field(
-        128, description="L2 fetch granularity of the tensor maps; 0 is off."
-    )
-
-
-class TmaTurns(Model):
-    """Consumers take turns in slab-sized buffers; the producer drains each with TMA stores."""
-
-    kind: Literal["tma_turns"] = Field("tma_turns", description="How D leaves the CTA.")
-    store_buffers: Annotated[int, Field(ge=1, le=8)] = Field(
-        1, description="Slab-sized staging buffers."
-    )
-
-
-class WgmmaWs(Model):
-    """Hopper: warp-specialised wgmma fed by TMA through a ring of stages."""
-
-    kind: Literal["wgmma_ws"] = Field(description="Picks the template and the fields below.")
-    tile: Tile
-    stages: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] = Field(
-        "auto", description="Depth of the A/B ring; auto takes the most that fit."
-    )
-    consumers: Annotated[int, Field(ge=1, le=8)] = Field(
-        description="Warpgroups that multiply; each owns tile.m / consumers rows."
-    )
-    producer: Literal["warp", "warpgroup"] = Field(
-        "warp",
-        description="A warpgroup costs registers but lets setmaxnreg move them to the consumers.",
-    )
-    registers: Literal["auto"] | Registers = Field(
-        "auto", description="setmaxnreg split; only with producer: warpgroup."
-    )
-    release: Literal["previous", "same"] = Field(
-        "previous", description="Which stage a consumer frees after issuing a K tile."
-    )
-    a_order: (
-        Literal["auto"] | Annotated[tuple[Annotated[int, Field(ge=0, le=7)], ...], Strict(False)]
-    ) = Field("auto", description="Order in which the A slabs of a stage are loaded.")
-    swizzle_bytes: Annotated[Literal["auto", 32, 64, 128], Whole] = Field(
-        "auto",
-        description="Shared-memory swizzle of A and B; auto is the widest that divides a row.",
-    )
-    smem_limit: ByteSize | None = Field(
-        None,
-        description="Shared memory the CTA may use, with unit (200KiB); default the hardware's.",
-    )
-    raster: Raster = Raster()  # pyright: ignore[reportCallIssue]
-    l2: L2 = L2()  # pyright: ignore[reportCallIssue]
-    epilogue: TmaTurns = TmaTurns()  # pyright: ignore[reportCallIssue]
-
+Kind = TypeVar("Kind", bound=Model)
 
 Dimension = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
@@ -171,5 +82,10 @@ class KernelSpec(Model):
     name: KernelName
     target: Target = Field(description="Compilation target, suffix included.")
     gemm: Gemm
-    schedule: WgmmaWs
+    schedule: Schedule
     verify: Verify = Verify()  # pyright: ignore[reportCallIssue]
+
+    def schedule_as(self, kind: type[Kind]) -> Kind:
+        """The schedule, which the caller knows to be of this kind."""
+        assert isinstance(self.schedule, kind), f"{self.schedule.kind} is not {kind.__name__}"
+        return self.schedule

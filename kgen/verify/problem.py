@@ -40,7 +40,7 @@ def leading_dimension(plan: KernelPlan, row: TensorMap, shape: Shape) -> int:
     given = getattr(shape, row.ld)
     if row.operand == "d" or row.inner == "k":
         return given
-    unit = plan.elements_per_16_bytes
+    unit = row.multiple
     padding = given - max(1, -(-shape.k // unit)) * unit
     return max(1, -(-getattr(shape, row.inner) // unit)) * unit + padding
 

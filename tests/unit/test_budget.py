@@ -12,8 +12,8 @@ import pytest
 
 from kgen.arch import SM_90A, launch_register_cap
 from kgen.budget import budget, violations
+from kgen.budget.fit import budget_of
 from kgen.budget.ledger import Item, Ledger
-from kgen.budget.wgmma import wgmma_budget
 from kgen.errors import BudgetError
 from kgen.spec import parse_spec
 
@@ -328,7 +328,7 @@ def test_a_box_beyond_256_elements_is_refused(v6):
         "consumers: 4": "consumers: 1",
         "stages: 3": "stages: 2",
     }
-    found = violations(wgmma_budget(parse_spec(v6(changes), "v6.yaml").spec))
+    found = violations(budget_of(parse_spec(v6(changes), "v6.yaml").spec))
     assert [(v.path, v.what) for v in found if "box" in v.what] == [
         (
             ("schedule", "tile", "k"),

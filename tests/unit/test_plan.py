@@ -138,12 +138,10 @@ def test_the_loads_of_a_stage_bring_the_bytes_that_full_expects(plan_of, changes
     ],
 )
 def test_k_major_descriptors(plan_of, swizzle, bits, stride, code):
-    consumer = plan_of({"producer: warp": SWIZZLE + str(swizzle)}).consumer
-    assert consumer.descriptor_a.bits == consumer.descriptor_b.bits == bits
+    a, b = (x.descriptor for x in plan_of({"producer: warp": SWIZZLE + str(swizzle)}).layouts)
+    assert a.bits == b.bits == bits
     assert descriptor(bits) == {"leading": 16, "stride": stride, "base": 0, "swizzle": code}
-    assert consumer.descriptor_a.note == (
-        f"K-major, {swizzle}-byte swizzle, stride {stride} bytes (8 rows)"
-    )
+    assert a.note == (f"K-major, {swizzle}-byte swizzle, stride {stride} bytes (8 rows)")
 
 
 # Leading: step between neighbouring boxes, 64 K rows x swizzle bytes. Advance: 16 K rows.
@@ -158,12 +156,12 @@ def test_k_major_descriptors(plan_of, swizzle, bits, stride, code):
 def test_mn_major_descriptors(plan_of, swizzle, leading, stride, code, advance, b_boxes):
     plan = plan_of({**A_M, **B_N, "producer: warp": SWIZZLE + str(swizzle)})
     expected = {"leading": leading, "stride": stride, "base": 0, "swizzle": code}
-    assert descriptor(plan.consumer.descriptor_a.bits) == expected
-    assert descriptor(plan.consumer.descriptor_b.bits) == expected
+    assert descriptor(plan.layouts[0].descriptor.bits) == expected
+    assert descriptor(plan.layouts[1].descriptor.bits) == expected
     assert [16 * s.a for s in plan.consumer.k_steps] == [0, advance, 2 * advance, 3 * advance]
     assert [16 * s.b for s in plan.consumer.k_steps] == [0, advance, 2 * advance, 3 * advance]
     assert len(plan.producer.b_loads) == b_boxes
-    assert plan.consumer.descriptor_b.note == (
+    assert plan.layouts[1].descriptor.note == (
         f"N-major, {swizzle}-byte swizzle, stride {stride} bytes (8 of K), "
         f"leading {leading} bytes (next box)"
     )
@@ -183,7 +181,7 @@ def test_k_steps_walk_the_swizzled_row_then_the_next_panel(plan_of, k, swizzle, 
     ("changes", "trans"), [({}, (0, 0)), (A_M, (1, 0)), (B_N, (0, 1)), ({**A_M, **B_N}, (1, 1))]
 )
 def test_trans_flags_are_per_operand(plan_of, changes, trans):
-    mma = plan_of(changes).consumer.mma
+    mma = plan_of(changes).mma
     assert (mma.trans_a, mma.trans_b) == trans
 
 
@@ -191,7 +189,7 @@ def test_trans_flags_are_per_operand(plan_of, changes, trans):
 
 
 def test_the_f16_mma(plan_of):
-    mma = plan_of().consumer.mma
+    mma = plan_of().mma
     assert mma.instruction == "wgmma.mma_async.sync.aligned.m64n256k16.f16.f16.f16"
     assert (mma.registers, mma.register_type, mma.constraint) == (64, "uint32_t", "+r")
     assert mma.operand_rows[0] == (0, 1, 2, 3, 4, 5, 6, 7)
@@ -209,7 +207,7 @@ def test_the_bf16_mma_with_f32_accumulators(plan_of, f32):
             "d: {dtype: f16": "d: {dtype: bf16",
         }
     )
-    mma = plan.consumer.mma
+    mma = plan.mma
     assert mma.instruction == "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"
     assert (mma.registers, mma.register_type, mma.constraint) == (128, "float", "+f")
     assert (plan.consumer.converts, plan.consumer.out) == ("pack_bf16x2", "out")
@@ -283,8 +281,8 @@ def test_limits_of_a_launch(plan_of):
     plan = plan_of()
     assert plan.extent_limit == 2**31 - 1 - 512
     assert plan.max_tiles == 2**31 - 1
-    assert plan.max_ld == 2**39  # 2^40 bytes of 16-bit elements
-    assert plan.elements_per_16_bytes == 8
+    assert plan.map_a.max_ld == 2**39  # 2^40 bytes of 16-bit elements
+    assert plan.map_a.multiple == 8
     assert plan.compute_capability == (9, 0)
 
 

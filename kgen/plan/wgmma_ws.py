@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from kgen.budget import Budget
 from kgen.dtypes import dtype
-from kgen.plan.model import BarrierInit, Constant, Field, KernelPlan, ProblemField
+from kgen.plan.model import BarrierInit, Constant, Field, ProblemField, TensorMap, WgmmaWsPlan
 from kgen.plan.status import statuses
-from kgen.plan.wgmma_mma import consumer
+from kgen.plan.wgmma_mma import consumer, layouts, mma
 from kgen.plan.wgmma_ring import producer, tensor_maps
 from kgen.spec import KernelSpec, LoadedSpec
-from kgen.spec.rules import SLAB_M, STORE_BOX_N
+from kgen.spec.hopper import WgmmaWs
+from kgen.spec.rules.wgmma import SLAB_M, STORE_BOX_N
 
 
-def lower_wgmma(loaded: LoadedSpec, budget: Budget) -> KernelPlan:
+def lower_wgmma_ws(loaded: LoadedSpec, budget: Budget) -> WgmmaWsPlan:
     """The plan of one wgmma_ws kernel. `budget` must have been accepted."""
     spec = budget.spec
-    s, gemm = spec.schedule, spec.gemm
+    s, gemm = spec.schedule_as(WgmmaWs), spec.gemm
     maps = tensor_maps(spec, budget)
-    multiple = 16 // dtype(gemm.a.dtype).bytes
     # Row and column indices up to one tile past the end must fit in 32 bits.
     extent_limit = 2**31 - 1 - 2 * max(s.tile.m, s.tile.n)
-    return KernelPlan(
+    return WgmmaWsPlan(
         name=spec.name,
         template="wgmma_ws.cu.j2",
         spec_label=loaded.label,
@@ -37,38 +37,39 @@ def lower_wgmma(loaded: LoadedSpec, budget: Budget) -> KernelPlan:
             f"D[M,N] {gemm.d.dtype} = A[M,K] {gemm.a.dtype} @ B[N,K].T {gemm.b.dtype}, "
             f"{gemm.accumulator} accumulation. CTA tile {s.tile.m} x {s.tile.n} x {s.tile.k}."
         ),
-        interface=_interface(spec, multiple, extent_limit),
+        interface=_interface(spec, maps, extent_limit),
         structure=_structure(spec, budget),
         budget=budget,
         constants=_constants(spec, budget),
+        layouts=layouts(budget),
         problem_fields=_problem(spec),
         storage=_storage(spec, budget),
         barriers=_barriers(budget),
         maps=maps,
-        statuses=statuses(maps[:2], maps[2], extent_limit, multiple),
+        statuses=statuses(maps[:2], maps[2], extent_limit),
+        mma=mma(spec, budget),
+        raster_along_n=s.raster.along == "n",
         producer=producer(spec, budget),
         consumer=consumer(spec, budget),
-        raster_along_n=s.raster.along == "n",
-        elements_per_16_bytes=multiple,
         extent_limit=extent_limit,
         max_tiles=budget.arch.grid_x,
-        max_ld=budget.arch.tma_stride_limit // dtype(gemm.a.dtype).bytes,
+        max_stride=budget.arch.tma_stride_limit,
         threads=budget.threads,
         smem_bytes=budget.smem.total,
         tile=(s.tile.m, s.tile.n, s.tile.k),
     )
 
 
-def _interface(spec: KernelSpec, multiple: int, extent_limit: int) -> tuple[str, ...]:
+def _interface(spec: KernelSpec, maps: tuple[TensorMap, ...], extent_limit: int) -> tuple[str, ...]:
     """What a caller must know; the header comment and the .h carry it."""
     a = "A[M,K]" if spec.gemm.a.major == "k" else "A as [K,M]"
     b = "B[N,K]" if spec.gemm.b.major == "k" else "B as [K,N]"
     rows = [
         f"{a}, {b}, D[M,N] row-major; D overlaps neither. Leading dimensions in elements.",
         f"M, N, K from 0 to {extent_limit}, at most 2^31 - 1 tiles.",
-        f"a, b: 16-byte aligned; lda, ldb: multiples of {multiple}, below 2^40 bytes.",
+        f"a, b: 16-byte aligned; lda, ldb: multiples of {maps[0].multiple}, below 2^40 bytes.",
         "d: aligned to its element. Where d is 16-byte aligned and N and ldd are multiples of "
-        f"{multiple},",
+        f"{maps[2].multiple},",
         "TMA stores D; elsewhere the consumers store it element by element, which is slower.",
     ]
     if spec.gemm.accumulator == "f16":
@@ -80,7 +81,7 @@ def _interface(spec: KernelSpec, multiple: int, extent_limit: int) -> tuple[str,
 
 
 def _structure(spec: KernelSpec, b: Budget) -> tuple[str, ...]:
-    s = spec.schedule
+    s = spec.schedule_as(WgmmaWs)
     plural, each = ("s", " each") if s.consumers > 1 else ("", "")
     slab = f"{SLAB_M} x {s.tile.n} slab"
     producer = "1 producer warp" if s.producer == "warp" else "1 producer warpgroup"
@@ -95,7 +96,7 @@ def _structure(spec: KernelSpec, b: Budget) -> tuple[str, ...]:
 
 
 def _constants(spec: KernelSpec, b: Budget) -> tuple[Constant, ...]:
-    s = spec.schedule
+    s = spec.schedule_as(WgmmaWs)
     assert isinstance(s.stages, int)
     a_bytes, b_bytes = b.smem["A ring"] // s.stages, b.smem["B ring"] // s.stages
     row_bytes = s.tile.k * dtype(spec.gemm.a.dtype).bytes
@@ -152,16 +153,25 @@ def _barriers(b: Budget) -> tuple[BarrierInit, ...]:
 
 
 def _problem(spec: KernelSpec) -> tuple[ProblemField, ...]:
+    pointer = f"{dtype(spec.gemm.d.dtype).storage}*"
+
+    def count(name: str, value: str, note: str) -> ProblemField:
+        return ProblemField("int", name, "i4", f"static_cast<int>({value})", note)
+
     return (
-        ProblemField(f"{dtype(spec.gemm.d.dtype).storage}*", "d", "u8", "D, row-major"),
-        ProblemField("int64_t", "ldd", "i8", "elements from one row of D to the next"),
-        ProblemField("int", "m", "i4", "rows of D"),
-        ProblemField("int", "n", "i4", "columns of D"),
-        ProblemField("int", "k_tiles", "i4", "K in tiles of kTileK, rounded up"),
-        ProblemField("int", "tiles_m", "i4", "M in tiles of kTileM, rounded up"),
-        ProblemField("int", "tiles_n", "i4", "N in tiles of kTileN, rounded up"),
+        ProblemField(pointer, "d", "u8", f"static_cast<{pointer}>(d)", "D, row-major"),
+        ProblemField("int64_t", "ldd", "i8", "ldd", "elements from one row of D to the next"),
+        count("m", "m", "rows of D"),
+        count("n", "n", "columns of D"),
+        count("k_tiles", "tiles(k, kTileK)", "K in tiles of kTileK, rounded up"),
+        count("tiles_m", "tiles(m, kTileM)", "M in tiles of kTileM, rounded up"),
+        count("tiles_n", "tiles(n, kTileN)", "N in tiles of kTileN, rounded up"),
         ProblemField(
-            "int", "tma_store", "i4", "rows of D start and end on 16 bytes: TMA stores it"
+            "int",
+            "tma_store",
+            "i4",
+            "tma_store",
+            "rows of D start and end on 16 bytes: TMA stores it",
         ),
     )
 

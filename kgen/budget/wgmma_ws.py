@@ -7,8 +7,9 @@ from kgen.budget.ledger import Item, Ledger
 from kgen.budget.model import Barrier, Budget, Role, TmaBox
 from kgen.dtypes import dtype
 from kgen.spec import KernelSpec
-from kgen.spec.model import Registers
-from kgen.spec.rules import MMA_K, SLAB_M, STORE_BOX_N
+from kgen.spec.base import Registers
+from kgen.spec.hopper import WgmmaWs
+from kgen.spec.rules.wgmma import MMA_K, SLAB_M, STORE_BOX_N
 
 MBARRIER_BYTES = 8
 
@@ -27,7 +28,7 @@ PRODUCER_SPLIT = {1: 40, 2: 40}
 PRODUCER_SPLIT_MANY = 32
 
 
-def wgmma_budget(spec: KernelSpec) -> Budget:
+def wgmma_ws_budget(spec: KernelSpec) -> Budget:
     """The budget of `spec` with every `auto` resolved, whether it fits or not."""
     arch = ARCHS[spec.target]
     swizzle = _swizzle(spec, arch)
@@ -35,7 +36,7 @@ def wgmma_budget(spec: KernelSpec) -> Budget:
     spec = _with_registers(_with_stages(spec, arch, swizzle), arch, threads)
     spec = _update(spec, swizzle_bytes=swizzle)
     roles = _roles(spec, arch, threads)
-    tile = spec.schedule.tile
+    tile = _ws(spec).tile
     operand_bytes = (
         tile.m * dtype(spec.gemm.a.dtype).bytes + tile.n * dtype(spec.gemm.b.dtype).bytes
     )
@@ -46,6 +47,7 @@ def wgmma_budget(spec: KernelSpec) -> Budget:
         smem=wgmma_smem(spec, arch),
         register_file=_register_file(roles, arch, threads),
         launch_cap=launch_register_cap(arch, threads),
+        register_pool=_register_pool(spec, arch, threads),
         roles=roles,
         barriers=_barriers(spec, arch),
         boxes=_boxes(spec, swizzle),
@@ -55,26 +57,30 @@ def wgmma_budget(spec: KernelSpec) -> Budget:
     )
 
 
+def _ws(spec: KernelSpec) -> WgmmaWs:
+    return spec.schedule_as(WgmmaWs)
+
+
 def _update(spec: KernelSpec, **fields: object) -> KernelSpec:
     return spec.model_copy(update={"schedule": spec.schedule.model_copy(update=fields)})
 
 
 def _a_stage(spec: KernelSpec) -> int:
-    return spec.schedule.tile.m * spec.schedule.tile.k * dtype(spec.gemm.a.dtype).bytes
+    return _ws(spec).tile.m * _ws(spec).tile.k * dtype(spec.gemm.a.dtype).bytes
 
 
 def _b_stage(spec: KernelSpec) -> int:
-    return spec.schedule.tile.n * spec.schedule.tile.k * dtype(spec.gemm.b.dtype).bytes
+    return _ws(spec).tile.n * _ws(spec).tile.k * dtype(spec.gemm.b.dtype).bytes
 
 
 def _d_buffers(spec: KernelSpec) -> int:
-    slab = SLAB_M * spec.schedule.tile.n * dtype(spec.gemm.d.dtype).bytes
-    return spec.schedule.epilogue.store_buffers * slab
+    slab = SLAB_M * _ws(spec).tile.n * dtype(spec.gemm.d.dtype).bytes
+    return _ws(spec).epilogue.store_buffers * slab
 
 
 def smem_limit(spec: KernelSpec, arch: Arch) -> int:
     """Bytes the CTA may use: the hardware's, or less if the spec says so."""
-    return min(arch.smem_per_cta, spec.schedule.smem_limit or arch.smem_per_cta)
+    return min(arch.smem_per_cta, _ws(spec).smem_limit or arch.smem_per_cta)
 
 
 def wgmma_smem(spec: KernelSpec, arch: Arch) -> Ledger:
@@ -86,7 +92,7 @@ def wgmma_smem(spec: KernelSpec, arch: Arch) -> Ledger:
             1024, so that it equals sizeof(SharedStorage)
     Source  CUDA C++ Programming Guide, technical specifications per compute capability
     """
-    s, gemm = spec.schedule, spec.gemm
+    s, gemm = _ws(spec), spec.gemm
     assert isinstance(s.stages, int)
     barriers = sum(b.count for b in _barriers(spec, arch))
     used = (
@@ -116,9 +122,9 @@ def wgmma_smem(spec: KernelSpec, arch: Arch) -> Ledger:
 
 def _with_stages(spec: KernelSpec, arch: Arch, swizzle: int) -> KernelSpec:
     """`stages: auto` is the deepest ring that fits, or the shallowest legal one when none does."""
-    if spec.schedule.stages != "auto":
+    if _ws(spec).stages != "auto":
         return spec
-    shallowest = 2 if spec.schedule.release == "previous" else 1
+    shallowest = 2 if _ws(spec).release == "previous" else 1
     stages = shallowest
     while not wgmma_smem(_update(spec, stages=stages + 1), arch).over:
         stages += 1
@@ -127,40 +133,41 @@ def _with_stages(spec: KernelSpec, arch: Arch, swizzle: int) -> KernelSpec:
 
 def _swizzle(spec: KernelSpec, arch: Arch) -> int:
     """Widest pattern that divides a K-major row of the stage; MN-major rows are wide enough."""
-    if spec.schedule.swizzle_bytes != "auto":
-        return spec.schedule.swizzle_bytes
+    asked = _ws(spec).swizzle_bytes
+    if asked != "auto":
+        return asked
     if "k" not in (spec.gemm.a.major, spec.gemm.b.major):
         return max(arch.swizzle_bytes)
-    row = spec.schedule.tile.k * dtype(spec.gemm.a.dtype).bytes
+    row = _ws(spec).tile.k * dtype(spec.gemm.a.dtype).bytes
     return max(w for w in arch.swizzle_bytes if row % w == 0)
 
 
 def _threads(spec: KernelSpec, arch: Arch) -> int:
-    producer = 32 if spec.schedule.producer == "warp" else arch.warpgroup_threads
-    return spec.schedule.consumers * arch.warpgroup_threads + producer
+    producer = 32 if _ws(spec).producer == "warp" else arch.warpgroup_threads
+    return _ws(spec).consumers * arch.warpgroup_threads + producer
 
 
 def _with_registers(spec: KernelSpec, arch: Arch, threads: int) -> KernelSpec:
     """`registers: auto` gives the producer warpgroup little and shares the rest of the pool."""
-    s = spec.schedule
+    s = _ws(spec)
     if s.registers != "auto" or s.producer == "warp":
         return spec
     least = -(-_producer_registers(spec) // arch.register_step) * arch.register_step
     producer = max(least, PRODUCER_SPLIT.get(s.consumers, PRODUCER_SPLIT_MANY))
-    pool = register_pool(spec, arch, threads)
+    pool = _register_pool(spec, arch, threads)
     consumer = (pool - producer) // s.consumers // arch.register_step * arch.register_step
     largest = arch.registers_per_thread // arch.register_step * arch.register_step - 8
     split = Registers(producer=producer, consumer=max(24, min(consumer, largest)))
     return _update(spec, registers=split)
 
 
-def register_pool(spec: KernelSpec, arch: Arch, threads: int) -> int:
+def _register_pool(spec: KernelSpec, arch: Arch, threads: int) -> int:
     """What setmaxnreg can deal out: registers per thread at launch, summed over warpgroups."""
-    return launch_register_cap(arch, threads) * (spec.schedule.consumers + 1)
+    return launch_register_cap(arch, threads) * (_ws(spec).consumers + 1)
 
 
 def _roles(spec: KernelSpec, arch: Arch, threads: int) -> tuple[Role, ...]:
-    s = spec.schedule
+    s = _ws(spec)
     cap = launch_register_cap(arch, threads)
     producer_cap, consumer_cap = cap, cap
     if isinstance(s.registers, Registers):
@@ -190,7 +197,7 @@ def _roles(spec: KernelSpec, arch: Arch, threads: int) -> tuple[Role, ...]:
 
 
 def _producer_registers(spec: KernelSpec) -> int:
-    if spec.schedule.stages != 1:
+    if _ws(spec).stages != 1:
         return PRODUCER_REGISTERS
     a, b, _ = _boxes(spec, _swizzle(spec, ARCHS[spec.target]))
     return max(PRODUCER_REGISTERS, ONE_STAGE_PRODUCER_BASE + a.count + b.count)
@@ -198,8 +205,8 @@ def _producer_registers(spec: KernelSpec) -> int:
 
 def _consumer_overhead(spec: KernelSpec) -> int:
     overhead = CONSUMER_OVERHEAD[spec.gemm.accumulator]
-    if spec.schedule.stages == 1:
-        kept = max(0, spec.schedule.tile.k // MMA_K - ONE_STAGE_FREE_K_STEPS)
+    if _ws(spec).stages == 1:
+        kept = max(0, _ws(spec).tile.k // MMA_K - ONE_STAGE_FREE_K_STEPS)
         overhead += ONE_STAGE_REGISTERS_PER_K_STEP * kept
     return overhead
 
@@ -221,7 +228,7 @@ def _register_file(roles: tuple[Role, ...], arch: Arch, threads: int) -> Ledger:
 
 def _barriers(spec: KernelSpec, arch: Arch) -> tuple[Barrier, ...]:
     """The mbarriers, with arrivals derived from who arrives."""
-    s = spec.schedule
+    s = _ws(spec)
     assert isinstance(s.stages, int)
     bytes_per_stage = _a_stage(spec) + _b_stage(spec)
     rows = [
@@ -244,7 +251,7 @@ def _barriers(spec: KernelSpec, arch: Arch) -> tuple[Barrier, ...]:
 
 def _boxes(spec: KernelSpec, swizzle: int) -> tuple[TmaBox, ...]:
     """TMA requests: one box is as wide as the swizzle along the contiguous axis."""
-    s, gemm = spec.schedule, spec.gemm
+    s, gemm = _ws(spec), spec.gemm
 
     def operand(name: str, major: str, axis: str, rows: int, boxes_of: int) -> TmaBox:
         size = dtype(gemm.a.dtype).bytes

@@ -1,0 +1,46 @@
+"""What a person would change when a wgmma kernel does not fit, in the order they would try it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kgen.spec import KernelSpec, Violation
+from kgen.spec.rules.wgmma import SLAB_M
+
+
+def wgmma_changes(
+    spec: KernelSpec, broken: Violation, fits: Callable[[KernelSpec], bool]
+) -> Iterator[tuple[str, KernelSpec]]:
+    """Single changes as YAML, with the spec after each; not all of them help."""
+    s = spec.schedule
+
+    def change(**fields: object) -> KernelSpec:
+        return spec.model_copy(update={"schedule": s.model_copy(update=fields)})
+
+    def tile(**fields: object) -> object:
+        return s.tile.model_copy(update=fields)
+
+    field = broken.path[-1]
+    if field == "accumulator" and spec.gemm.accumulator == "f32":
+        gemm = spec.gemm.model_copy(update={"accumulator": "f16"})
+        yield "gemm.accumulator: f16", spec.model_copy(update={"gemm": gemm})
+    if field == "stages" and isinstance(s.stages, int):
+        deepest = next((n for n in range(s.stages - 1, 0, -1) if fits(change(stages=n))), None)
+        if deepest:
+            yield f"schedule.stages: {deepest}", change(stages=deepest)
+    if field == "registers":
+        yield "schedule.registers: auto", change(registers="auto")
+    if s.smem_limit and field in ("smem_limit", "stages"):
+        yield "no schedule.smem_limit", change(smem_limit=None)
+    if s.epilogue.store_buffers > 1:
+        one = s.epilogue.model_copy(update={"store_buffers": 1})
+        yield "schedule.epilogue.store_buffers: 1", change(epilogue=one)
+    for consumers in range(s.consumers - 1, 0, -1):
+        m = consumers * SLAB_M
+        text = f"schedule.tile.m: {m} with consumers: {consumers}"
+        yield text, change(tile=tile(m=m), consumers=consumers)
+    for n in range(s.tile.n - 64, 0, -64):
+        yield f"schedule.tile.n: {n}", change(tile=tile(n=n))
+    if field == "stages":
+        for k in (s.tile.k // 2, s.tile.k // 4):
+            yield f"schedule.tile.k: {k}", change(tile=tile(k=k))

@@ -1,0 +1,20 @@
+"""Rules between fields that need no hardware limit: what may be combined, and whole multiples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kgen.spec.locate import Violation
+from kgen.spec.model import KernelSpec
+from kgen.spec.rules import wgmma_ws
+
+__all__ = ["violations"]
+
+_RULES: dict[str, Callable[[KernelSpec], Iterator[Violation]]] = {
+    "wgmma_ws": wgmma_ws.rules,
+}
+
+
+def violations(spec: KernelSpec) -> list[Violation]:
+    """Every rule that `spec` breaks."""
+    return list(_RULES[spec.schedule.kind](spec))
