@@ -6,11 +6,10 @@ With digests alone a drift has no diff: what the file was is not in the folder, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from kgen._version import __version__
 from kgen.check import MARK, Drift, DriftKind, shell_command, text_diff
-from kgen.errors import KgenError
 from kgen.files import files_below, read_regular
 from kgen.ship.lock import LOCK_NAME, Lock, digest, dump_lock, load_lock
 from kgen.ship.package import texts
@@ -23,12 +22,9 @@ def check_shipped(folder: Path, digests_only: bool = False) -> list[Drift]:
 
     digests_only  compare with the digests in the lock, whatever kgen and templates are installed;
         otherwise with what this kgen renders from the lock, too
-    Raises  KgenError if the lock cannot be read, or names a file outside the folder
+    Raises  KgenError if the lock cannot be read, or holds a spec that this kgen refuses
     """
     lock = load_lock(folder)
-    for name in lock.files:
-        if PurePosixPath(name).name != name or name in (".", "..", LOCK_NAME):
-            raise KgenError(f"{folder / LOCK_NAME}: files: {name!r} is no file of this folder")
     if digests_only:
         found = [d for name in lock.files for d in _by_digest(folder, name, lock)]
     else:
@@ -99,7 +95,9 @@ def _compare(folder: Path, name: str, text: str, lock: Lock) -> Iterator[Drift]:
         what = "changed by hand or by a formatter since it was shipped"
         yield Drift(path, "edited", what, repair, text_diff(plain, text, path))
         return
-    what = f"shipped by kgen {lock.kgen}; this is kgen {__version__} with other templates or rules"
+    what = "kgen's templates or rules have changed since it was shipped"
+    if lock.kgen != __version__:
+        what = f"shipped by kgen {lock.kgen}, and this is kgen {__version__}"
     yield Drift(path, "stale", what, repair, text_diff(plain, text, path))
 
 

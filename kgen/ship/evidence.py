@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from kgen.bench.results import Result, Timed, Verified
+from kgen.build.compile import compile_source
 from kgen.errors import CompileError, ToolchainError, VerifyError, printable
 from kgen.plan import KernelPlan
 from kgen.records import Record
@@ -112,8 +113,6 @@ def gather(
 
 def _built(plan: KernelPlan, rendered: Rendered) -> Built | None:
     """The build in the cache, or one made now; None where there is no compiler."""
-    from kgen.build.compile import compile_source
-
     try:
         artifact = compile_source(rendered.source, name=plan.name, target=plan.target)
     except ToolchainError:

@@ -7,10 +7,12 @@ checked, repaired and rendered anew without anything else. docs/shipping.md desc
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from kgen.records import Record, dump_record, load_record
 from kgen.ship.evidence import Evidence
@@ -21,6 +23,18 @@ Part = Literal["cmake", "python", "torch"]
 Extent = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Positive = Annotated[float, Field(gt=0)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+# These stand in file names and in code, so a lock that was tampered with must not reach further.
+Word = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9._/-]+$")]
+
+
+def _plain_file(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", name) or name in (".", "..", LOCK_NAME):
+        raise PydanticCustomError("file_name", "no name of a file beside the lock")
+    return name
+
+
+FileName = Annotated[str, AfterValidator(_plain_file)]
 
 
 class Interval(Record):
@@ -49,10 +63,12 @@ class Row(Record):
 class Table(Record):
     """A dispatch table: kernels that compute the same, and which of them is best where.
 
-    gpu, driver and toolkit name what the rows were ranked on; empty without a measurement.
+    gpu, driver and toolkit name what the rows were ranked on, empty without a measurement, and kgen
+    the version that ranked them.
     """
 
-    name: str
+    name: Word
+    kgen: str
     gpu: str = ""
     driver: str = ""
     toolkit: str = ""
@@ -62,8 +78,8 @@ class Table(Record):
 class LockedKernel(Record):
     """One kernel: its resolved spec, and what is known about the source that it renders to."""
 
-    name: str
-    label: str  # of the spec file, as the header comment names it
+    name: Word
+    label: Label  # of the spec file, as the header comment names it
     spec: dict[str, Any]
     source_digest: str
     evidence: Evidence
@@ -74,11 +90,11 @@ class Lock(Record):
 
     schema_version: Literal[1] = SCHEMA
     kgen: str
-    name: str
+    name: Word
     parts: tuple[Part, ...]
     kernels: Annotated[tuple[LockedKernel, ...], Field(min_length=1)]
     tables: tuple[Table, ...]
-    files: dict[str, Digest] = Field(default_factory=dict)
+    files: dict[FileName, Digest] = Field(default_factory=dict)
 
     def with_files(self, texts: dict[str, str]) -> Lock:
         """The same with the digests of these texts."""

@@ -83,6 +83,7 @@ class Dispatch:
     name: str
     like: Kernel  # any kernel of the table: they all take the same operands
     sm_count: int
+    kgen: str
     gpu: str
     driver: str
     toolkit: str
@@ -218,6 +219,7 @@ def _dispatch(table: Table, kernels: dict[str, Kernel]) -> Dispatch:
         name=table.name,
         like=like,
         sm_count=ARCHS[like.target].sm_count,
+        kgen=_quotable(table.kgen),
         gpu=_quotable(table.gpu),
         driver=_quotable(table.driver),
         toolkit=_quotable(table.toolkit),

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
+from kgen._version import __version__
 from kgen.bench.results import Result, Timed
 from kgen.errors import KgenError
 from kgen.ship.lock import Interval, Row, Table
@@ -128,6 +129,7 @@ def _table(name: str, winners: list[Winner]) -> Table:
     machines = [w.machine for w in winners]
     return Table(
         name=name,
+        kgen=__version__,
         gpu=_joined(m.gpu for m in machines),
         driver=_joined(m.driver for m in machines),
         toolkit=_joined(m.toolkit for m in machines),
