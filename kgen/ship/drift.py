@@ -29,7 +29,7 @@ def check_shipped(folder: Path, digests_only: bool = False) -> list[Drift]:
         found = [d for name in lock.files for d in _by_digest(folder, name, lock)]
     else:
         found = list(_fully(folder, lock))
-    found += [*_lock_text(folder, lock), *_orphans(folder, lock)]
+    found += [*_lock_itself(folder, lock), *_orphans(folder, lock)]
     return sorted(found, key=lambda drift: str(drift.path))
 
 
@@ -73,7 +73,6 @@ def _fully(folder: Path, lock: Lock) -> Iterator[Drift]:
         what = f"{LOCK_NAME} lists it, and this kgen renders no such file"
         kind: DriftKind = "stale" if (folder / name).is_file() else "missing"
         yield Drift(folder / name, kind, what, _ship(folder))
-    yield from _wrong_digests(folder, lock, expected)
 
 
 def _compare(folder: Path, name: str, text: str, lock: Lock) -> Iterator[Drift]:
@@ -101,28 +100,16 @@ def _compare(folder: Path, name: str, text: str, lock: Lock) -> Iterator[Drift]:
     yield Drift(path, "stale", what, repair, text_diff(plain, text, path))
 
 
-def _wrong_digests(folder: Path, lock: Lock, expected: dict[str, str]) -> Iterator[Drift]:
-    """Files that are right on disk and wrong, or not at all, in the lock's list."""
-    wrong = [
-        name
-        for name, text in expected.items()
-        if lock.files.get(name) != digest(text) and _is(folder / name, text)
-    ]
-    if wrong:
-        what = f"its digest of {', '.join(wrong)} is missing or wrong"
-        yield Drift(folder / LOCK_NAME, "edited", what, _ship(folder))
-
-
-def _is(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_bytes().replace(b"\r\n", b"\n") == text.encode()
-
-
-def _lock_text(folder: Path, lock: Lock) -> Iterator[Drift]:
-    """The lock's own text, which kgen writes in one way only."""
+def _lock_itself(folder: Path, lock: Lock) -> Iterator[Drift]:
+    """The lock's own text, which kgen writes in one way only, and its digest of itself."""
     path, canonical = folder / LOCK_NAME, dump_lock(lock)
     actual = path.read_bytes().decode()
     plain = actual.replace("\r\n", "\n")
-    if plain != canonical:
+    repair = shell_command("git", "checkout", "--", path)
+    if lock.digest != lock.own_digest:
+        what = "changed by hand, or by a merge: it does not have the digest that it names"
+        yield Drift(path, "edited", what, f"{repair}, or ship from the specs again")
+    elif plain != canonical:
         diff = text_diff(plain, canonical, path)
         yield Drift(path, "edited", "not as kgen writes it", _ship(folder), diff)
     elif plain != actual:

@@ -86,7 +86,11 @@ class LockedKernel(Record):
 
 
 class Lock(Record):
-    """The whole of kgen.lock. files: name to sha256 of the text with LF line ends."""
+    """The whole of kgen.lock.
+
+    files   name to sha256 of the text with LF line ends
+    digest  sha256 of the lock's own text with this field empty; empty before it is written
+    """
 
     schema_version: Literal[1] = SCHEMA
     kgen: str
@@ -95,11 +99,18 @@ class Lock(Record):
     kernels: Annotated[tuple[LockedKernel, ...], Field(min_length=1)]
     tables: tuple[Table, ...]
     files: dict[FileName, Digest] = Field(default_factory=dict)
+    digest: str = ""
 
     def with_files(self, texts: dict[str, str]) -> Lock:
-        """The same with the digests of these texts."""
+        """The same with the digests of these texts, and of itself."""
         digests = {name: digest(text) for name, text in sorted(texts.items())}
-        return self.model_copy(update={"files": digests})
+        filled = self.model_copy(update={"files": digests})
+        return filled.model_copy(update={"digest": filled.own_digest})
+
+    @property
+    def own_digest(self) -> str:
+        """What `digest` must be."""
+        return digest(dump_record(self.model_copy(update={"digest": ""})))
 
 
 def digest(text: str) -> str:

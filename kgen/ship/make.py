@@ -114,17 +114,28 @@ def _locked(loaded: LoadedSpec, digest: str, evidence: Evidence) -> LockedKernel
 def remake(old: Lock) -> Lock:
     """The lock that this kgen makes of an earlier one.
 
-    A kernel whose source has changed since loses its evidence, and the rows that chose it their
-    ratio; the choices stay, as the best guess there is.
+    A kernel whose source has changed since loses what was recorded about it. Rows keep their choice,
+    as the best guess there is, and name the source that was ranked.
+    Raises  KgenError for a lock that was changed since kgen wrote it
     """
-    digests = {k.name: render(lower(load_kernel(k))).digest for k in old.kernels}
-    kernels = tuple(
-        k
-        if k.source_digest == digests[k.name]
-        else k.model_copy(update={"source_digest": digests[k.name], "evidence": Evidence()})
-        for k in old.kernels
+    if old.digest != old.own_digest:
+        raise KgenError(
+            "kgen.lock was changed by hand, or by a merge, so nothing is made from it\n"
+            "    fix: git checkout -- kgen.lock, or ship from the specs again"
+        )
+    kernels = tuple(_renewed(kernel) for kernel in old.kernels)
+    return old.model_copy(
+        update={"kgen": __version__, "kernels": kernels, "files": {}, "digest": ""}
     )
-    return old.model_copy(update={"kgen": __version__, "kernels": kernels, "files": {}})
+
+
+def _renewed(kernel: LockedKernel) -> LockedKernel:
+    loaded = load_kernel(kernel)
+    plan = lower(loaded)
+    rendered = render(plan)
+    if rendered.digest == kernel.source_digest:
+        return kernel
+    return _locked(loaded, rendered.digest, gather(plan, rendered, (), ()))
 
 
 def covered(lock: Lock) -> set[str]:

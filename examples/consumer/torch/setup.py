@@ -27,6 +27,7 @@ class Build(BuildExtension):
 
 setup(
     packages=["consumer_gemm"],
+    package_dir={"": "src"},
     ext_modules=[
         CppExtension(
             "consumer_gemm._C",

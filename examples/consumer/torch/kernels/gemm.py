@@ -14,6 +14,7 @@ or cuda-core. A launch neither allocates nor synchronises, so the first one may 
 import ctypes
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -286,13 +287,14 @@ def build(folder, nvcc=None):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     common = [nvcc, "-std=c++17", "-O3", "-Xcompiler=-fPIC"]
-    objects = []
-    for kernel in KERNELS.values():
-        objects.append(str(folder / f"{kernel.name}.o"))
-        architecture = f"-gencode=arch={kernel.target.replace('sm_', 'compute_')},code={kernel.target}"
-        source = str(FOLDER / f"{kernel.name}.cu")
-        subprocess.run([*common, architecture, "-c", source, "-o", objects[-1]], check=True)
     path = folder / "libgemm.so"
-    source = str(FOLDER / "gemm.cpp")
-    subprocess.run([*common, "-shared", source, *objects, "-o", str(path)], check=True)
+    with tempfile.TemporaryDirectory() as objects:
+        parts = [str(FOLDER / "gemm.cpp")]
+        for kernel in KERNELS.values():
+            virtual = kernel.target.replace("sm_", "compute_")
+            parts.append(f"{objects}/{kernel.name}.o")
+            command = [*common, f"-gencode=arch={virtual},code={kernel.target}"]
+            command += ["-c", str(FOLDER / f"{kernel.name}.cu"), "-o", parts[-1]]
+            subprocess.run(command, check=True)
+        subprocess.run([*common, "-shared", *parts, "-o", str(path)], check=True)
     return path
