@@ -114,8 +114,8 @@ def _locked(loaded: LoadedSpec, digest: str, evidence: Evidence) -> LockedKernel
 def remake(old: Lock) -> Lock:
     """The lock that this kgen makes of an earlier one.
 
-    A kernel whose source has changed since loses what was recorded about it. Rows keep their choice,
-    as the best guess there is, and name the source that was ranked.
+    A kernel whose source has changed since loses what was recorded about it. Rows keep their
+    choice, as the best guess there is, and name the source that was ranked.
     Raises  KgenError for a lock that was changed since kgen wrote it
     """
     if old.digest != old.own_digest:

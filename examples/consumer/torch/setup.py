@@ -11,7 +11,7 @@ from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
 sys.path.insert(0, "kernels")
-import gemm  # shipped by kgen  # noqa: E402
+import gemm  # shipped by kgen
 
 
 class Build(BuildExtension):
