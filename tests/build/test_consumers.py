@@ -168,7 +168,7 @@ def test_the_cmake_project(tmp_path, trap):
             pytest.skip(f"no {tool} on PATH")
     nvcc = locate().nvcc
     build = consumers.build_cmake(tmp_path, nvcc, trap)
-    out = consumers.run(["ctest", "--test-dir", build, "-V"], tmp_path, nvcc)
+    out = consumers.run(["ctest", "--test-dir", build, "-V"], tmp_path)
     assert re.search(r"dispatch \.+ +Passed", out) and re.search(r"refusals \.+ +Passed", out), out
     multiply = re.search(r"multiply \.+ *(Passed|\*\*\*Skipped)", out)
     assert multiply, out
@@ -186,7 +186,7 @@ def test_the_program_without_cmake(tmp_path):
     nvcc = locate().nvcc
     program = consumers.build_program(tmp_path, nvcc)
     for name in ("dispatch", "refusals"):
-        consumers.run([program, name], tmp_path, nvcc)
+        consumers.run([program, name], tmp_path)
 
 
 def test_the_torch_project(tmp_path, trap):
@@ -200,7 +200,7 @@ def test_the_torch_project(tmp_path, trap):
         "__init__",
         "libgemm",
     ]
-    out = consumers.run_torch_tests(tmp_path, built, nvcc)
+    out = consumers.run_torch_tests(tmp_path, built)
     passed = re.search(r"(\d+) passed", out)
     assert passed and int(passed[1]) >= 13, out
     assert "torch sees no GPU" in out or "skipped" not in out, out
