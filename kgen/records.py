@@ -13,6 +13,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kgen.errors import KgenError
+from kgen.files import read_regular
+
+LARGEST_BYTES = 1 << 26
 
 
 class Record(BaseModel):
@@ -31,7 +34,8 @@ def load_record(path: Path, model: type[R], what: str, schema: int) -> R:
         field
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        raw = read_regular(path, LARGEST_BYTES)
+        data = json.loads(raw.decode()) if len(raw) <= LARGEST_BYTES else None
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise KgenError(f"{path}: not {what}: {error}") from error
     version = data.get("schema_version") if isinstance(data, dict) else None

@@ -36,11 +36,17 @@ def ship(
         typer.Option("--with", help="Comma-separated: cmake, python, torch; default all of them."),
     ] = None,
     results: Annotated[
-        Path, typer.Option(help="Folder of result files: evidence, and what ranks kernels.")
-    ] = Path("benchmarks/results"),
+        Path | None,
+        typer.Option(
+            help="Folder of result files, evidence and ranking; default benchmarks/results."
+        ),
+    ] = None,
     emulated: Annotated[
-        Path, typer.Option(help="Folder of `kgen verify --on emulator --record`.")
-    ] = Path("benchmarks/emulated"),
+        Path | None,
+        typer.Option(
+            help="Folder of `kgen verify --on emulator --record`; default benchmarks/emulated."
+        ),
+    ] = None,
     gpu: Annotated[
         str | None, typer.Option(help="GPU whose results rank, where there are several.")
     ] = None,
@@ -104,6 +110,25 @@ def _new(
     return lock
 
 
+def render_with(specs: list[Path], output: Path | None, parts: str, as_json: bool) -> None:
+    """`kgen render --with`: kernels and bindings in a folder of their own, without evidence."""
+    from kgen.check import find_specs
+    from kgen.errors import KgenError
+    from kgen.ship import folder
+    from kgen.ship.make import make_lock
+    from kgen.spec import load_spec
+
+    if output is None:
+        raise KgenError("--with wants a folder of its own for the files: -o DIR")
+    loaded = [load_spec(path) for path in find_specs(specs)]
+    lock = make_lock(loaded, "gemm", _parts(parts), None)
+    rows = [
+        {"path": str(output / file), "state": state}
+        for file, state in folder.write(lock, output).items()
+    ]
+    emit(as_json, rows, "\n".join(f"{row['path']}  {row['state']}" for row in rows))
+
+
 def _parts(text: str) -> tuple[Part, ...]:
     from kgen.errors import KgenError
     from kgen.ship.make import PARTS
@@ -125,7 +150,7 @@ def _refuse_without_specs(to: Path, name: str | None, parts: str | None) -> None
         raise KgenError("--name and --with need the specs, too")
 
 
-def _records(results: Path, emulated: Path) -> Records:
+def _records(results: Path | None, emulated: Path | None) -> Records:
     """Both folders; a default one need not exist."""
     from kgen.bench.results import load_results
     from kgen.errors import KgenError
@@ -133,9 +158,10 @@ def _records(results: Path, emulated: Path) -> Records:
     from kgen.verify.record import load_emulator_records
 
     for folder in (results, emulated):
-        usual = folder.parts[:1] == ("benchmarks",)
-        if not folder.is_dir() and not usual:
+        if folder is not None and not folder.is_dir():
             raise KgenError(f"{folder}: no such folder of records")
+    results = results or Path("benchmarks/results")
+    emulated = emulated or Path("benchmarks/emulated")
     return Records(
         load_results(results) if results.is_dir() else (),
         load_emulator_records(emulated) if emulated.is_dir() else (),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from kgen.cli.output import EXIT_NO, EXIT_WRONG_QUESTION, Json, drift_report, emit, note, say
-from kgen.cli.ship_commands import check_shipped
+from kgen.cli.ship_commands import check_shipped, render_with
 
 Specs = Annotated[list[Path], typer.Argument(help="Spec files, or folders of them.")]
 
@@ -27,11 +27,20 @@ def render(
             "-o", "--output", help="Folder for the files; default: `generated` beside `specs`."
         ),
     ] = None,
+    parts: Annotated[
+        str | None,
+        typer.Option(
+            "--with", help="Comma-separated: cmake, python, torch; bindings, too, as kgen ship's."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write the .cu and .h of each spec; the same spec gives the same bytes."""
     from kgen import check as drift
 
+    if parts is not None:
+        render_with(specs, output, parts, as_json)
+        return
     found = drift.find_specs(specs)
     written: list[dict[str, Any]] = []
     if output is not None:

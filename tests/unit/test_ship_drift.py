@@ -300,6 +300,19 @@ def test_ship_from_specs_and_results(tree, kgen):
     assert json.loads(out)["tables"] == [{"name": "sm_90a_f16_f32acc", "rows": 1}]
 
 
+def test_render_with_bindings(tree, kgen, v6):
+    """The same bytes every time, no evidence looked for, and `kgen check` knows the folder."""
+    Path("s.yaml").write_text(v6())
+    code, out, err = kgen("render", "s.yaml", "--with", "torch,python", "-o", "out")
+    assert (code, err) == (0, "")
+    assert "out/gemm_torch.cpp  written" in out and "CMakeLists.txt" not in out
+    assert "none recorded" in Path("out/sample.cu").read_text()
+    assert kgen("check", "out")[0] == 0
+    assert "written" not in kgen("render", "s.yaml", "--with", "torch,python", "-o", "out")[1]
+    code, _, err = kgen("render", "s.yaml", "--with", "torch")
+    assert code == 2 and "--with wants a folder of its own" in err
+
+
 def test_stale_results_are_named(tree, kgen):
     from kgen.bench.results import save_result
     from kgen.spec.tree import dump_resolved

@@ -99,7 +99,7 @@ const struct gemm_kernel* nearest(
     return best->kernel;
 }
 
-// D bf16 [M,N] = A bf16 [M,K] @ B bf16 [N,K].T, f32 accumulation; A contiguous along K, B along K
+// D bf16 [M,N] = A bf16 [M,K] @ B bf16 [N,K].T, summed in f32; A contiguous along K, B along K
 // Ranked on NVIDIA H200, driver 580.159.04, CUDA 13.5.37.
 constexpr int64_t kSmCount_sm_90a_bf16_f32acc = 132;
 const Choice kChoices_sm_90a_bf16_f32acc[] = {
@@ -107,7 +107,7 @@ const Choice kChoices_sm_90a_bf16_f32acc[] = {
     { 8192, 8192, 8192, &gemm_kernels[0], 128, 256 },
 };
 
-// D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, f16 accumulation; A contiguous along K, B along K
+// D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, summed in f16; A contiguous along K, B along K
 // Ranked on NVIDIA H200, driver 580.159.04, CUDA 13.5.37.
 constexpr int64_t kSmCount_sm_90a_f16_f16acc = 132;
 const Choice kChoices_sm_90a_f16_f16acc[] = {
@@ -115,7 +115,7 @@ const Choice kChoices_sm_90a_f16_f16acc[] = {
     { 8192, 8192, 8192, &gemm_kernels[2], 256, 256 },
 };
 
-// D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, f32 accumulation; A contiguous along K, B along K
+// D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, summed in f32; A contiguous along K, B along K
 // Ranked on NVIDIA H200, driver 580.159.04, CUDA 13.5.37.
 constexpr int64_t kSmCount_sm_90a_f16_f32acc = 132;
 const Choice kChoices_sm_90a_f16_f32acc[] = {

@@ -40,22 +40,22 @@ struct gemm_fingerprint {
     const char* kgen;
 };
 
-// A dispatch table gives the kernel that was best at the measured shape nearest to m, n, k: least sum
-// of the squared differences of log2 of the sizes, and between equally near shapes the nearest number
-// of waves of CTAs. Any m, n, k has an answer, never null; whether the arguments suit the kernel is
-// for its launch to say.
+// A dispatch table gives the kernel that was best at the measured shape nearest to m, n, k: least
+// sum of the squared differences of log2 of the sizes, and between equally near shapes the nearest
+// number of waves of CTAs. Any m, n, k has an answer, never null; whether the arguments suit the
+// kernel is for its launch to say.
 
-// D bf16 [M,N] = A bf16 [M,K] @ B bf16 [N,K].T, f32 accumulation; A contiguous along K, B along K
+// D bf16 [M,N] = A bf16 [M,K] @ B bf16 [N,K].T, summed in f32; A contiguous along K, B along K
 // Ranked on NVIDIA H200, driver 580.159.04, CUDA 13.5.37.
 const struct gemm_kernel* gemm_sm_90a_bf16_f32acc_pick(int64_t m, int64_t n, int64_t k);
 extern const struct gemm_fingerprint gemm_sm_90a_bf16_f32acc_fingerprint;
 
-// D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, f16 accumulation; A contiguous along K, B along K
+// D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, summed in f16; A contiguous along K, B along K
 // Ranked on NVIDIA H200, driver 580.159.04, CUDA 13.5.37.
 const struct gemm_kernel* gemm_sm_90a_f16_f16acc_pick(int64_t m, int64_t n, int64_t k);
 extern const struct gemm_fingerprint gemm_sm_90a_f16_f16acc_fingerprint;
 
-// D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, f32 accumulation; A contiguous along K, B along K
+// D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, summed in f32; A contiguous along K, B along K
 // Ranked on NVIDIA H200, driver 580.159.04, CUDA 13.5.37.
 const struct gemm_kernel* gemm_sm_90a_f16_f32acc_pick(int64_t m, int64_t n, int64_t k);
 extern const struct gemm_fingerprint gemm_sm_90a_f16_f32acc_fingerprint;

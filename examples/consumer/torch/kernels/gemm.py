@@ -62,21 +62,21 @@ class Table(NamedTuple):
 
 
 KERNELS = {
-    # D bf16 [M,N] = A bf16 [M,K] @ B bf16 [N,K].T, f32 accumulation; A contiguous along K, B along K
+    # D bf16 [M,N] = A bf16 [M,K] @ B bf16 [N,K].T, summed in f32; A contiguous along K, B along K
     "hopper_bf16_f32acc": Kernel(
         "hopper_bf16_f32acc", "61dd37e39130", "sm_90a", (128, 256),
         Operand("bf16", 2, 1),
         Operand("bf16", 2, 1),
         Operand("bf16", 2, 1),
     ),
-    # D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, f32 accumulation; A contiguous along K, B along K
+    # D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, summed in f32; A contiguous along K, B along K
     "hopper_f16_f32acc": Kernel(
         "hopper_f16_f32acc", "8b13fad4a481", "sm_90a", (128, 256),
         Operand("f16", 2, 1),
         Operand("f16", 2, 1),
         Operand("f16", 2, 1),
     ),
-    # D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, f16 accumulation; A contiguous along K, B along K
+    # D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, summed in f16; A contiguous along K, B along K
     "hopper_v6": Kernel(
         "hopper_v6", "7845fb95bf3e", "sm_90a", (256, 256),
         Operand("f16", 2, 1),
@@ -86,7 +86,7 @@ KERNELS = {
 }
 
 TABLES = {
-    # D bf16 [M,N] = A bf16 [M,K] @ B bf16 [N,K].T, f32 accumulation; A contiguous along K, B along K
+    # D bf16 [M,N] = A bf16 [M,K] @ B bf16 [N,K].T, summed in f32; A contiguous along K, B along K
     "sm_90a_bf16_f32acc": Table(
         "NVIDIA H200", "580.159.04", "13.5.37", "0.1.0", 132,
         (
@@ -94,7 +94,7 @@ TABLES = {
             Choice(8192, 8192, 8192, "hopper_bf16_f32acc"),
         ),
     ),
-    # D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, f16 accumulation; A contiguous along K, B along K
+    # D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, summed in f16; A contiguous along K, B along K
     "sm_90a_f16_f16acc": Table(
         "NVIDIA H200", "580.159.04", "13.5.37", "0.1.0", 132,
         (
@@ -102,7 +102,7 @@ TABLES = {
             Choice(8192, 8192, 8192, "hopper_v6"),
         ),
     ),
-    # D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, f32 accumulation; A contiguous along K, B along K
+    # D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, summed in f32; A contiguous along K, B along K
     "sm_90a_f16_f32acc": Table(
         "NVIDIA H200", "580.159.04", "13.5.37", "0.1.0", 132,
         (
@@ -207,7 +207,9 @@ class LaunchError(RuntimeError):
     """A launch was refused: the kernel's status and what it means."""
 
     def __init__(self, kernel, status, text, cuda_error):
-        super().__init__(f"{kernel}: {text} (status {status}; last CUDA error of this thread: {cuda_error})")
+        super().__init__(
+            f"{kernel}: {text} (status {status}; last CUDA error of this thread: {cuda_error})"
+        )
         self.status = status
 
 
