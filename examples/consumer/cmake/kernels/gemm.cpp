@@ -28,21 +28,14 @@ extern "C" const struct gemm_kernel* gemm_find(const char* name) {
 
 namespace {
 
-// A measured shape, the kernel that was best at it, and the rows and columns of that kernel's tile.
-struct Choice {
-    int64_t m, n, k;
-    const struct gemm_kernel* kernel;
-    int64_t tile_m, tile_n;
-};
-
 // Sizes that no kernel takes are looked up as the nearest one that some may take.
-int64_t bounded(int64_t size) {
+constexpr int64_t bounded(int64_t size) {
     const int64_t most = int64_t{1} << 31;
     return size < 1 ? 1 : size > most ? most : size;
 }
 
 // log2 in steps of 1/256, rounded down. Integers only, so that every machine chooses alike.
-int64_t log2_steps(int64_t size) {
+constexpr int64_t log2_steps(int64_t size) {
     const uint64_t value = static_cast<uint64_t>(bounded(size));
     int exponent = 0;
     while (value >> exponent > 1) ++exponent;
@@ -57,56 +50,77 @@ int64_t log2_steps(int64_t size) {
     return steps;
 }
 
-int64_t square_of_distance(int64_t one, int64_t other) {
-    const int64_t steps = log2_steps(one) - log2_steps(other);
-    return steps * steps;
-}
+constexpr int64_t ceil_div(int64_t size, int64_t part) { return (size + part - 1) / part; }
 
-int64_t ceil_div(int64_t size, int64_t part) { return (size + part - 1) / part; }
+constexpr int64_t square(int64_t x) { return x * x; }
 
-int64_t waves(const Choice& choice, int64_t m, int64_t n, int64_t sm_count) {
-    const int64_t tiles =
-        ceil_div(bounded(m), choice.tile_m) * ceil_div(bounded(n), choice.tile_n);
-    return ceil_div(tiles, sm_count);
-}
+// The three sizes of a problem in steps of log2.
+struct Logs {
+    int64_t m, n, k;
+
+    constexpr Logs(int64_t m, int64_t n, int64_t k)
+        : m(log2_steps(m)), n(log2_steps(n)), k(log2_steps(k)) {}
+
+    constexpr int64_t distance(const Logs& other) const {
+        return square(m - other.m) + square(n - other.n) + square(k - other.k);
+    }
+};
+
+// A kernel and its tile, on a GPU of sm_count SMs.
+struct Tiled {
+    const struct gemm_kernel* kernel;
+    int64_t tile_m, tile_n, sm_count;
+
+    constexpr int64_t waves(int64_t m, int64_t n) const {
+        const int64_t tiles = ceil_div(bounded(m), tile_m) * ceil_div(bounded(n), tile_n);
+        return ceil_div(tiles, sm_count);
+    }
+};
+
+// A measured shape and the kernel that was best at it; logarithms and waves at compile time.
+struct Choice {
+    Tiled tiled;
+    Logs logs;
+    int64_t waves;
+
+    constexpr Choice(Tiled best, int64_t m, int64_t n, int64_t k)
+        : tiled(best), logs(m, n, k), waves(best.waves(m, n)) {}
+
+    constexpr int64_t wave_distance(int64_t m, int64_t n) const {
+        const int64_t more = tiled.waves(m, n) - waves;
+        return more < 0 ? -more : more;
+    }
+};
 
 template <size_t kChoices>
 const struct gemm_kernel* nearest(
-    const Choice (&choices)[kChoices], int64_t sm_count, int64_t m, int64_t n, int64_t k) {
-    const Choice* best = nullptr;
-    int64_t best_distance = 0;
-    int64_t best_waves = 0;
+    const Choice (&choices)[kChoices], int64_t m, int64_t n, int64_t k) {
+    const Logs logs(m, n, k);
+    const Choice* best = &choices[0];
+    int64_t least = logs.distance(best->logs);
     for (const Choice& choice : choices) {
-        const int64_t distance = square_of_distance(m, choice.m) +
-            square_of_distance(n, choice.n) + square_of_distance(k, choice.k);
-        const int64_t more =
-            waves(choice, m, n, sm_count) - waves(choice, choice.m, choice.n, sm_count);
-        const int64_t wave_distance = more < 0 ? -more : more;
-        const bool nearer = distance < best_distance ||
-            (distance == best_distance && wave_distance < best_waves);
-        if (!best || nearer) {
+        const int64_t distance = logs.distance(choice.logs);
+        if (distance < least ||
+            (distance == least && choice.wave_distance(m, n) < best->wave_distance(m, n))) {
             best = &choice;
-            best_distance = distance;
-            best_waves = wave_distance;
+            least = distance;
         }
     }
-    return best->kernel;
+    return best->tiled.kernel;
 }
 
 // D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, summed in f16; A contiguous along K, B along K
 // Ranked on NVIDIA H200, driver 580.159.04, CUDA 13.5.37.
-constexpr int64_t kSmCount_sm_90a_f16_f16acc = 132;
-const Choice kChoices_sm_90a_f16_f16acc[] = {
+constexpr Choice kChoices_sm_90a_f16_f16acc[] = {
     // hopper_v6: chosen for an earlier source, 1ec9daa57465
-    { 8192, 8192, 8192, &gemm_kernels[1], 256, 256 },
+    { { &gemm_kernels[1], 256, 256, 132 }, 8192, 8192, 8192 },
 };
 
 // D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, summed in f32; A contiguous along K, B along K
 // Ranked on NVIDIA H200, driver 580.159.04, CUDA 13.5.37.
-constexpr int64_t kSmCount_sm_90a_f16_f32acc = 132;
-const Choice kChoices_sm_90a_f16_f32acc[] = {
+constexpr Choice kChoices_sm_90a_f16_f32acc[] = {
     // hopper_f16_f32acc: chosen for an earlier source, 5ac81b86d16f
-    { 8192, 8192, 8192, &gemm_kernels[0], 128, 256 },
+    { { &gemm_kernels[0], 128, 256, 132 }, 8192, 8192, 8192 },
 };
 
 }  // namespace
@@ -117,7 +131,7 @@ extern "C" const struct gemm_fingerprint gemm_sm_90a_f16_f16acc_fingerprint = {
 
 extern "C" const struct gemm_kernel* gemm_sm_90a_f16_f16acc_pick(
     int64_t m, int64_t n, int64_t k) {
-    return nearest(kChoices_sm_90a_f16_f16acc, kSmCount_sm_90a_f16_f16acc, m, n, k);
+    return nearest(kChoices_sm_90a_f16_f16acc, m, n, k);
 }
 
 extern "C" const struct gemm_fingerprint gemm_sm_90a_f16_f32acc_fingerprint = {
@@ -126,5 +140,5 @@ extern "C" const struct gemm_fingerprint gemm_sm_90a_f16_f32acc_fingerprint = {
 
 extern "C" const struct gemm_kernel* gemm_sm_90a_f16_f32acc_pick(
     int64_t m, int64_t n, int64_t k) {
-    return nearest(kChoices_sm_90a_f16_f32acc, kSmCount_sm_90a_f16_f32acc, m, n, k);
+    return nearest(kChoices_sm_90a_f16_f32acc, m, n, k);
 }

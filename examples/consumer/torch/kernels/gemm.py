@@ -12,6 +12,7 @@ or cuda-core. A launch neither allocates nor synchronises, so the first one may 
 """
 
 import ctypes
+import functools
 import os
 import subprocess
 import tempfile
@@ -113,6 +114,7 @@ TABLES = {
 }
 
 
+@functools.lru_cache(maxsize=4096)
 def pick(table, m, n, k):
     """Name of the kernel that was best at the measured shape nearest to m, n, k.
 
