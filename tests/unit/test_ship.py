@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import shipping
@@ -22,7 +23,13 @@ from kgen.ship.lock import LOCK_NAME, Interval, dump_lock, load_lock
 from kgen.ship.make import Records, make_lock, remake
 from kgen.ship.package import texts
 from kgen.ship.winners import Machine, Winner, from_results, table_name, tables_of
-from kgen.verify.record import EmulatorRecord
+from kgen.verify.emulator import EmulatedCase
+from kgen.verify.record import (
+    EmulatorRecord,
+    emulator_record,
+    load_emulator_records,
+    save_emulator_record,
+)
 
 H200 = Machine("NVIDIA H200", "580.1", "13.5.37")
 BIG, SMALL = (8192, 8192, 8192), (128, 4096, 4096)
@@ -549,3 +556,25 @@ def test_a_record_cannot_break_the_code():
     for name in ("gemm.h", "gemm.cpp"):
         for line in texts(lock)[name].splitlines():
             assert "int x" not in line or line.lstrip().startswith(("//", '"')), line
+
+
+# --- records of the emulator ----------------------------------------------------------------------
+
+
+def test_a_record_of_the_emulator_is_written_and_read_again(tmp_path):
+    def case(label, schedules, verdict="clean", wrong=0):
+        shape = SimpleNamespace(label=label)
+        report = SimpleNamespace(schedules=schedules, verdict=verdict, outputs_agree=True)
+        return EmulatedCase(shape, report, wrong, "")  # type: ignore[arg-type]
+
+    cases = [case("a", ("early", "late")), case("b", ("early", "starve:3"), wrong=1)]
+    record = emulator_record("wide", "0123456789ab", "error", cases)
+    assert (record.right, record.runs) == (1, 4)
+    assert record.schedules == ("early", "late", "starve:3")
+    assert record.shapes == ("a", "b")
+    path = save_emulator_record(record, tmp_path / "new")
+    assert path.name == "wide.json"
+    assert load_emulator_records(path.parent) == (record,)
+    path.write_text(path.read_text().replace('"runs"', '"rnus"'))
+    with pytest.raises(KgenError, match=r"wide.json: rnus: Extra inputs"):
+        load_emulator_records(path.parent)
