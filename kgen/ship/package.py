@@ -1,7 +1,7 @@
 """The shipped files as texts: a function of a lock and of kgen's templates, of nothing else.
 
-The classes here are all that the templates in templates/ship see. Of a plan they use its interface:
-name, target, problem, operands and tile.
+The classes here are all that the templates in templates/ship see. Of a plan they use what every
+schedule has: name, target and tile; the operands are the spec's.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from kgen._version import __version__
 from kgen.arch import ARCHS
+from kgen.dtypes import dtype
 from kgen.errors import KgenError, SpecError, printable
-from kgen.plan import KernelPlan, TensorMap, lower
+from kgen.plan import KernelPlan, lower
 from kgen.render import Rendered, fill, render, with_evidence
 from kgen.ship.evidence import evidence_lines
 from kgen.ship.lock import Lock, LockedKernel, Part, Row, Table
@@ -34,18 +35,14 @@ _ALWAYS = {
 
 @dataclass(frozen=True)
 class Operand:
-    """One matrix as a caller passes it: rows x cols, contiguous along axis `inner` (0 or 1)."""
+    """One matrix as a caller passes it, contiguous along axis `inner` (0 or 1)."""
 
     name: str
-    rows: str
-    cols: str
-    ld: str
     dtype: str
     torch_type: str
     bytes: int
     inner: int
-    outer: int
-    contiguous: str  # the extent that `inner` has
+    contiguous: str  # the extent that `inner` has: M, N or K
 
 
 @dataclass(frozen=True)
@@ -177,16 +174,17 @@ def _package(lock: Lock, kernels: dict[str, Kernel]) -> Package:
 
 
 def _kernel(index: int, loaded: LoadedSpec, plan: KernelPlan, rendered: Rendered) -> Kernel:
+    gemm = loaded.spec.gemm
     return Kernel(
         index=index,
         name=plan.name,
         source_digest=rendered.digest,
         target=plan.target,
         architecture=plan.target.removeprefix("sm_"),
-        accumulator=loaded.spec.gemm.accumulator,
-        a=_operand(plan.map_a, "m", "k"),
-        b=_operand(plan.map_b, "n", "k"),
-        d=_operand(plan.map_d, "m", "n"),
+        accumulator=gemm.accumulator,
+        a=_operand("a", gemm.a.dtype, gemm.a.major, "m", "k"),
+        b=_operand("b", gemm.b.dtype, gemm.b.major, "n", "k"),
+        d=_operand("d", gemm.d.dtype, gemm.d.major, "m", "n"),
         tile_m=plan.tile[0],
         tile_n=plan.tile[1],
     )
@@ -195,19 +193,15 @@ def _kernel(index: int, loaded: LoadedSpec, plan: KernelPlan, rendered: Rendered
 _TORCH = {"f16": "at::kHalf", "bf16": "at::kBFloat16"}
 
 
-def _operand(row: TensorMap, rows: str, cols: str) -> Operand:
-    inner = (rows, cols).index(row.inner)
+def _operand(name: str, type_name: str, major: str, rows: str, cols: str) -> Operand:
+    inner = (rows, cols).index(major)
     return Operand(
-        name=row.operand,
-        rows=rows,
-        cols=cols,
-        ld=row.ld,
-        dtype=row.dtype.name,
-        torch_type=_TORCH[row.dtype.name],
-        bytes=row.dtype.bytes,
+        name=name,
+        dtype=type_name,
+        torch_type=_TORCH[type_name],
+        bytes=dtype(type_name).bytes,
         inner=inner,
-        outer=1 - inner,
-        contiguous=row.inner.upper(),
+        contiguous=major.upper(),
     )
 
 

@@ -69,8 +69,10 @@ int multiply_with(const gemm_kernel* kernel, int m, int n, int k) {
     REQUIRE(cudaMalloc(&device_b, b.size() * 2) == cudaSuccess);
     REQUIRE(cudaMalloc(&device_d, d.size() * 2) == cudaSuccess);
     void* workspace = nullptr;
-    if (const size_t bytes = kernel->workspace_bytes(m, n, k))
+    if (const size_t bytes = kernel->workspace_bytes(m, n, k)) {
         REQUIRE(cudaMalloc(&workspace, bytes) == cudaSuccess);
+        REQUIRE(cudaMemset(workspace, 0, bytes) == cudaSuccess);
+    }
     REQUIRE(cudaMemcpy(device_a, a.data(), a.size() * 2, cudaMemcpyHostToDevice) == cudaSuccess);
     REQUIRE(cudaMemcpy(device_b, b.data(), b.size() * 2, cudaMemcpyHostToDevice) == cudaSuccess);
     REQUIRE(cudaMemset(device_d, 0xff, d.size() * 2) == cudaSuccess);  // NaN

@@ -231,7 +231,7 @@ class Library:
         self._check(kernel, self._function(kernel, "init", ctypes.c_int)())
 
     def workspace_bytes(self, name, m, n, k):
-        """Device memory that a launch needs beside its operands."""
+        """Device memory that a launch on the current device needs beside its operands."""
         wide = ctypes.c_int64
         kernel = pick(name, m, n, k) if name in TABLES else name
         return self._function(kernel, "workspace_bytes", ctypes.c_size_t, wide, wide, wide)(m, n, k)
@@ -239,7 +239,8 @@ class Library:
     def launch(self, name, a, b, d, stream=None, workspace=0):
         """Enqueue D = A @ B.T by a kernel, or by the kernel that a table picks.
 
-        a [M,K], b [N,K], d [M,N]. Raises ValueError for matrices that do not fit together or lie
+        a [M,K], b [N,K], d [M,N]; workspace is the address of workspace_bytes() of zeroed device
+        memory, where that is not 0. Raises ValueError for matrices that do not fit together or lie
         otherwise in memory than the kernel wants, LaunchError where the launcher refuses.
         """
         a, b, d = matrix(a), matrix(b), matrix(d)
