@@ -73,7 +73,14 @@ def build_program(scratch: Path, nvcc: Path) -> Path:
 def build_torch(scratch: Path, nvcc: Path, extra: dict[str, str] | None = None) -> Path:
     """The torch extension project, built; returns the folder to import it from."""
     source, built = copy("torch", scratch), scratch / "built"
-    build([sys.executable, "setup.py", "-q", "build", "--build-lib", built], source, nvcc, extra)
+    # torch itself may be found through these; a compiler is not.
+    paths = {x: os.environ[x] for x in ("LD_LIBRARY_PATH", "PYTHONPATH") if x in os.environ}
+    build(
+        [sys.executable, "setup.py", "-q", "build", "--build-lib", built],
+        source,
+        nvcc,
+        {**paths, **(extra or {})},
+    )
     return built
 
 
