@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from kgen.bench.results import Result, Timed, Verified
 from kgen.build.compile import compile_source
@@ -76,6 +77,15 @@ class HardwareRun(Record):
     timings: tuple[Timing, ...]
 
 
+@dataclass(frozen=True)
+class Measured:
+    """A run of one source, from whatever recorded it."""
+
+    kernel: str
+    source_digest: str
+    run: HardwareRun
+
+
 class Evidence(Record):
     """All that is recorded about one source; empty parts are unknown, not bad."""
 
@@ -92,17 +102,17 @@ class Evidence(Record):
 def gather(
     plan: KernelPlan,
     rendered: Rendered,
-    results: Iterable[Result],
+    measured: Iterable[Measured],
     emulated: Iterable[EmulatorRecord],
 ) -> Evidence:
-    """The evidence for one rendered kernel.
+    """The evidence for one rendered kernel, from what was measured and emulated of its source.
 
     Raises  VerifyError if a record of this very source says that it is wrong; CompileError if the
         ptxas gate refuses it
     """
     digest = rendered.digest
-    own = [r for r in results if (r.kernel, r.source_digest) == (plan.name, digest)]
-    runs = tuple(_hardware_run(r) for r in sorted(own, key=lambda r: r.gpu.name))
+    own = [m.run for m in measured if (m.kernel, m.source_digest) == (plan.name, digest)]
+    runs = tuple(sorted(own, key=lambda run: (run.gpu, run.measured_on)))
     records = [e for e in emulated if (e.kernel, e.source_digest) == (plan.name, digest)]
     return Evidence(
         built=_built(plan, rendered),
@@ -141,7 +151,8 @@ def _emulated(record: EmulatorRecord) -> Emulated:
     )
 
 
-def _hardware_run(result: Result) -> HardwareRun:
+def measured(result: Result) -> Measured:
+    """What a result file says. Raises VerifyError if it says that the kernel is wrong."""
     for record in result.verification:
         if not record.passed:
             raise VerifyError(
@@ -149,7 +160,7 @@ def _hardware_run(result: Result) -> HardwareRun:
                 f"{record.gate}), so it is not shipped"
             )
     exact = {v.shape for v in result.verification if v.gate == "exact"}
-    return HardwareRun(
+    run = HardwareRun(
         gpu=result.gpu.name,
         driver=result.gpu.driver,
         toolkit=result.gpu.toolkit,
@@ -159,6 +170,7 @@ def _hardware_run(result: Result) -> HardwareRun:
         worst=tuple(_worst(result.verification)),
         timings=tuple(t for problem in result.timings for t in _timings(problem)),
     )
+    return Measured(result.kernel, result.source_digest, run)
 
 
 _FIGURES = (

@@ -49,7 +49,7 @@ class Interval(Record):
 class Row(Record):
     """The kernel to use at one problem, and the source that was ranked.
 
-    ratio is None where nothing was timed: ranked by other means, or on an earlier source.
+    ratio is None where there is no interval; `how` may say what the choice rests on then.
     """
 
     m: Extent
@@ -58,6 +58,7 @@ class Row(Record):
     kernel: str
     source_digest: str
     ratio: Interval | None = None
+    how: str = ""
 
 
 class Table(Record):

@@ -12,7 +12,7 @@ from kgen.bench.results import Result
 from kgen.errors import KgenError
 from kgen.plan import lower
 from kgen.render import render
-from kgen.ship.evidence import Evidence, gather
+from kgen.ship.evidence import Evidence, Measured, gather, measured
 from kgen.ship.lock import Lock, LockedKernel, Part, Table
 from kgen.ship.package import load_kernel
 from kgen.ship.winners import Winner, from_results, table_name, tables_of
@@ -25,14 +25,23 @@ PARTS: tuple[Part, ...] = ("cmake", "python", "torch")
 
 @dataclass(frozen=True)
 class Records:
-    """What was recorded about sources, of any digest; only that of the shipped ones counts."""
+    """What was recorded about sources, of any digest; only that of the shipped ones counts.
+
+    results  also rank kernels, where no winners are given; runs are evidence alone
+    """
 
     results: tuple[Result, ...] = ()
     emulated: tuple[EmulatorRecord, ...] = ()
+    runs: tuple[Measured, ...] = ()
+
+    def measured(self, name: str, digest: str) -> list[Measured]:
+        """Every run of one source. Raises VerifyError as evidence.measured does."""
+        own = [r for r in self.results if (r.kernel, r.source_digest) == (name, digest)]
+        return [*map(measured, own), *self.runs]
 
     def stale(self, name: str, digest: str) -> list[str]:
         """The digests of other sources of a kernel that something is recorded about."""
-        found = [(r.kernel, r.source_digest) for r in (*self.results, *self.emulated)]
+        found = [(r.kernel, r.source_digest) for r in (*self.results, *self.emulated, *self.runs)]
         return sorted({d for kernel, d in found if kernel == name and d != digest})
 
 
@@ -62,7 +71,8 @@ def make_lock(
         digests.append((loaded, rendered.digest))
         evidence = Evidence()
         if records is not None:
-            evidence = gather(plan, rendered, records.results, records.emulated)
+            runs = records.measured(plan.name, rendered.digest)
+            evidence = gather(plan, rendered, runs, records.emulated)
         kernels.append(_locked(loaded, rendered.digest, evidence))
     if winners is None:
         winners = from_results(digests, records.results, gpu) if records is not None else ()

@@ -223,7 +223,7 @@ def _dispatch(table: Table, kernels: dict[str, Kernel]) -> Dispatch:
 
 
 def _choice(row: Row, kernel: Kernel) -> Choice:
-    note = "not timed"
+    note = _quotable(row.how) or "not timed"
     if row.source_digest != kernel.source_digest:
         note = f"chosen for an earlier source, {_quotable(row.source_digest)}"
     elif row.ratio:

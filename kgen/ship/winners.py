@@ -31,7 +31,7 @@ class Winner:
     """The best kernel at one problem.
 
     shape is M, N, K in elements. ratio is the speed over a baseline with its interval; None where
-    the ranking came from something else than timing.
+    the ranking has none, and `how` says in a few words what it rests on: a screen, a static figure.
     """
 
     spec: LoadedSpec
@@ -39,6 +39,7 @@ class Winner:
     shape: tuple[int, int, int]
     ratio: Interval | None
     machine: Machine
+    how: str = ""
 
 
 def table_name(spec: LoadedSpec) -> str:
@@ -146,6 +147,7 @@ def _row(winner: Winner) -> Row:
         kernel=winner.spec.spec.name,
         source_digest=winner.source_digest,
         ratio=winner.ratio,
+        how=winner.how,
     )
 
 

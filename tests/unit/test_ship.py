@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,15 @@ from kgen.bench.results import Verified
 from kgen.errors import KgenError, VerifyError
 from kgen.render import EVIDENCE_BEGIN, EVIDENCE_END, source_digest
 from kgen.ship import folder
-from kgen.ship.evidence import Emulated, Evidence, HardwareRun, Timing, Worst, evidence_lines
+from kgen.ship.evidence import (
+    Emulated,
+    Evidence,
+    HardwareRun,
+    Measured,
+    Timing,
+    Worst,
+    evidence_lines,
+)
 from kgen.ship.lock import LOCK_NAME, Interval, dump_lock, load_lock
 from kgen.ship.make import Records, make_lock, remake
 from kgen.ship.package import texts
@@ -200,6 +209,22 @@ def test_winners_of_a_sweep_make_the_table():
     (table,) = lock.tables
     assert table.rows[0].ratio is None and table.gpu == ""
     assert "# not timed" in texts(lock)["gemm.py"]
+    screened = replace(winners[0], how="screened: 1.05 of torch.mm")
+    lock = make_lock([wide], "gemm", ("python",), Records(), [screened])
+    assert "# screened: 1.05 of torch.mm" in texts(lock)["gemm.py"]
+
+
+def test_runs_from_elsewhere_are_evidence_of_their_source_alone():
+    wide = spec("wide", F32)
+    run = HardwareRun(
+        gpu="NVIDIA H200", driver="580.1", toolkit="13.5.37", measured_on="2026-11-30", problems=3,
+        exact=2, worst=(), timings=(),
+    )  # fmt: skip
+    runs = (Measured("wide", digest(wide), run), Measured("wide", "0123456789ab", run))
+    lock = make_lock([wide], "gemm", (), Records(runs=runs))
+    assert lock.kernels[0].evidence.runs == (run,)
+    assert lock.tables == ()
+    assert Records(runs=runs).stale("wide", digest(wide)) == ["0123456789ab"]
 
 
 def test_bad_winners_are_refused():
