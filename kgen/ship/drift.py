@@ -78,7 +78,7 @@ def _fully(folder: Path, lock: Lock) -> Iterator[Drift]:
 def _compare(folder: Path, name: str, text: str, lock: Lock) -> Iterator[Drift]:
     path, repair = folder / name, _ship(folder)
     if not path.is_file():
-        yield Drift(path, "missing", f"{LOCK_NAME} makes it", repair)
+        yield Drift(path, "missing", f"{LOCK_NAME} lists it", repair)
         return
     try:
         actual = path.read_bytes().decode()

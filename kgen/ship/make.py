@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -117,7 +118,7 @@ def _check_tables(tables: tuple[Table, ...], kernels: list[LockedKernel]) -> Non
 def _locked(loaded: LoadedSpec, digest: str, evidence: Evidence) -> LockedKernel:
     return LockedKernel(
         name=loaded.spec.name,
-        label=loaded.label,
+        label=re.sub(r"[^A-Za-z0-9._/-]", "_", loaded.label),
         spec=loaded.tree.data,
         source_digest=digest,
         evidence=evidence,

@@ -214,6 +214,13 @@ def test_winners_of_a_sweep_make_the_table():
     assert "# screened: 1.05 of torch.mm" in texts(lock)["gemm.py"]
 
 
+def test_the_label_of_a_spec_without_a_file_is_made_safe():
+    loaded = replace(spec("wide", F32), label="tiles.sweep.yaml#12\nint x;")
+    lock = make_lock([loaded], "gemm", (), Records())
+    assert lock.kernels[0].label == "tiles.sweep.yaml_12_int_x_"
+    assert "\nint x" not in texts(lock)["wide.cu"]
+
+
 def test_runs_from_elsewhere_are_evidence_of_their_source_alone():
     wide = spec("wide", F32)
     run = HardwareRun(
