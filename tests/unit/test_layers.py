@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "kgen"
 # A layer may import those above it in this list, and its own modules.
 ORDER = [
     {"errors", "_version"},
-    {"arch", "dtypes", "files", "paths", "records"},
+    {"arch", "dtypes", "files", "minifloat", "paths", "records"},
     {"spec"},
     {"budget"},
     {"plan"},
@@ -21,13 +21,26 @@ ORDER = [
     {"run"},
     {"verify"},
     {"bench", "results"},
-    {"check", "explain", "shipped", "api", "doctor", "demo"},
+    {
+        "check",
+        "explain",
+        "explain_persistent",
+        "explain_single",
+        "shipped",
+        "api",
+        "doctor",
+        "demo",
+    },
     {"ship"},
     {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 # A row of functions for commands may import each other only where named.
-NEIGHBOURS = {("doctor", "api")}
+NEIGHBOURS = {
+    ("doctor", "api"),
+    ("explain", "explain_persistent"),
+    ("explain", "explain_single"),
+}
 # These run on a laptop: no GPU library, no torch, no compiler.
 LIGHT = {name for name, rank in RANK.items() if rank <= RANK["render"]} | {"emu"}
 HEAVY = {"cupy", "torch", "cuda", "nvidia", "pynvml"}
