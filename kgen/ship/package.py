@@ -190,10 +190,21 @@ def _kernel(index: int, loaded: LoadedSpec, plan: KernelPlan, rendered: Rendered
     )
 
 
-_TORCH = {"f16": "at::kHalf", "bf16": "at::kBFloat16"}
+_TORCH = {
+    "f16": "at::kHalf",
+    "bf16": "at::kBFloat16",
+    "f32": "at::kFloat",
+    "tf32": "at::kFloat",
+    "e4m3": "at::kFloat8_e4m3fn",
+    "e5m2": "at::kFloat8_e5m2",
+    "s8": "at::kChar",
+    "s32": "at::kInt",
+}
 
 
 def _operand(name: str, type_name: str, major: str, rows: str, cols: str) -> Operand:
+    if type_name not in _TORCH:
+        raise KgenError(f"{name}: {type_name} has no binding yet, so it is not shipped")
     inner = (rows, cols).index(major)
     return Operand(
         name=name,
