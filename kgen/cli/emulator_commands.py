@@ -127,6 +127,7 @@ def verify_emulated(
     from kgen.verify.record import emulator_record, save_emulator_record
 
     plan = api.lower(api.load_spec(spec))
+    emulator.require_covered(plan)
     compiler = "nvrtc" if toolchain == "private" else "nvcc"
     build: dict[str, Any] = {"compiler": compiler, "toolchain": toolchain}
     registers = api.build(plan, **build).resources[0].registers

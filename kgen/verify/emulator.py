@@ -27,6 +27,7 @@ from kgen.emu.launch import (
     Struct,
 )
 from kgen.emu.tensormap import TensorMap
+from kgen.errors import DeviceError
 from kgen.plan import KernelPlan
 from kgen.plan import TensorMap as MapRow
 from kgen.run.arguments import Arguments, problem_values, stores_by_tma
@@ -58,6 +59,16 @@ class EmulatedCase:
     def passed(self) -> bool:
         """Clean under every schedule, and every schedule left the right bits."""
         return self.report.verdict == "clean" and not self.wrong and self.report.outputs_agree
+
+
+def require_covered(plan: KernelPlan) -> None:
+    """Raises DeviceError for a kernel whose instructions the emulator does not know."""
+    family = plan.budget.arch.family
+    if family != "wgmma":
+        raise DeviceError(
+            f"{plan.name}: the emulator does not cover {family} yet; kgen build and kgen explain "
+            f"need no {plan.devices}"
+        )
 
 
 def shapes_of(plan: KernelPlan) -> tuple[Shape, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kgen.dtypes import dtype
-from kgen.spec.hopper import WgmmaPersistent, WgmmaSchedule, WgmmaWs
+from kgen.spec.hopper import HopperSchedule, WgmmaPersistent, WgmmaSchedule, WgmmaWs
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
 
@@ -13,6 +13,7 @@ SLAB_M = 64  # rows of one wgmma; a consumer owns one slab or more
 STORE_BOX_N = 64  # columns of one TMA store: one 128-byte swizzle row of a 16-bit type
 MMA_N = 8  # columns: every wgmma has a multiple
 N_MAJOR_STEP = 64  # columns in a 128-byte row of 16-bit operands
+SIXTEEN_BITS = ("f16", "bf16")
 MMA_K = 16  # K elements of one wgmma of 16-bit operands
 WIDEST_N = 256  # columns of one wgmma
 
@@ -28,8 +29,17 @@ def slabs_of(s: WgmmaSchedule) -> int:
 
 
 def operand_rules(spec: KernelSpec) -> Iterator[Violation]:
-    """Combinations of types that wgmma has."""
+    """Combinations of types that the wgmma schedules have."""
     gemm = spec.gemm
+    for operand, kind in (("a", gemm.a.dtype), ("b", gemm.b.dtype), ("d", gemm.d.dtype)):
+        if kind not in SIXTEEN_BITS:
+            yield Violation(
+                ("gemm", operand, "dtype"),
+                f"{kind}; the wgmma schedules take {' and '.join(SIXTEEN_BITS)}",
+            )
+    for field in ("block_scale", "global_scale"):
+        if getattr(gemm, field):
+            yield Violation(("gemm", field), "block scales belong to tcgen05; wgmma has none")
     if gemm.a.dtype != gemm.b.dtype:
         yield Violation(
             ("gemm", "b", "dtype"),
@@ -77,6 +87,7 @@ def tile_rules(spec: KernelSpec, s: WgmmaSchedule, stored: int, why: str) -> Ite
 
 def swizzle_rules(spec: KernelSpec) -> Iterator[Violation]:
     """A K-major row of a stage holds whole rows of the swizzle."""
+    assert isinstance(spec.schedule, HopperSchedule)
     swizzle = spec.schedule.swizzle_bytes
     if swizzle == "auto":
         return
