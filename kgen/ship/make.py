@@ -15,7 +15,7 @@ from kgen.plan import lower
 from kgen.render import render
 from kgen.ship.evidence import Evidence, Measured, gather, measured
 from kgen.ship.lock import Lock, LockedKernel, Part, Table
-from kgen.ship.package import load_kernel
+from kgen.ship.package import load_kernel, takes_operands_alone
 from kgen.ship.winners import Winner, from_results, table_name, tables_of
 from kgen.spec import LoadedSpec
 from kgen.spec.names import check_name
@@ -69,7 +69,8 @@ def make_lock(
     for loaded in specs:
         plan = lower(loaded)
         rendered = render(plan)
-        digests.append((loaded, rendered.digest))
+        if takes_operands_alone(plan):
+            digests.append((loaded, rendered.digest))
         evidence = Evidence()
         if records is not None:
             runs = records.measured(plan.name, rendered.digest)

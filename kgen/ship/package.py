@@ -25,9 +25,8 @@ _PARTS: dict[Part, dict[str, str]] = {
     "python": {"{}.py": "ship/loader.py.j2"},
     "torch": {"{}_torch.cpp": "ship/torch.cpp.j2"},
 }
+_DISPATCH = {"{}.h": "ship/dispatch.h.j2", "{}.cpp": "ship/dispatch.cpp.j2"}
 _ALWAYS = {
-    "{}.h": "ship/dispatch.h.j2",
-    "{}.cpp": "ship/dispatch.cpp.j2",
     ".gitattributes": "ship/gitattributes.j2",
     ".clang-format": "ship/clang_format.j2",
 }
@@ -53,7 +52,6 @@ class Kernel:
     name: str
     source_digest: str
     target: str
-    architecture: str  # `90a`
     accumulator: str
     a: Operand
     b: Operand
@@ -98,11 +96,21 @@ class Operator:
 
 
 @dataclass(frozen=True)
+class Source:
+    """One `.cu` to compile for its own target."""
+
+    name: str
+    target: str
+    architecture: str  # `90a`
+
+
+@dataclass(frozen=True)
 class Package:
-    """What a folder of shipped kernels holds."""
+    """What a folder of shipped kernels holds. kernels: those that take A, B and D alone."""
 
     name: str
     version: str
+    sources: tuple[Source, ...]
     kernels: tuple[Kernel, ...]
     tables: tuple[Dispatch, ...]
     targets: str
@@ -138,19 +146,25 @@ def texts(lock: Lock) -> dict[str, str]:
     """
     files: dict[str, str] = {}
     kernels: dict[str, Kernel] = {}
-    for index, locked in enumerate(lock.kernels):
+    sources: list[Source] = []
+    for locked in lock.kernels:
         loaded = load_kernel(locked)
         plan = lower(loaded)
         rendered = render(plan)
-        kernels[locked.name] = _kernel(index, loaded, plan, rendered)
+        sources.append(Source(plan.name, plan.target, plan.target.removeprefix("sm_")))
+        if takes_operands_alone(plan):
+            kernels[locked.name] = _kernel(len(kernels), loaded, plan, rendered)
         files |= rendered.files
         if locked.source_digest == rendered.digest:
             rows = evidence_lines(locked.evidence, rendered.digest)
             files[f"{plan.name}.cu"] = with_evidence(rendered.source, rows)
-    package = _package(lock, kernels)
+    package = _package(lock, sources, kernels)
     templates = dict(_ALWAYS)
     for part in lock.parts:
-        templates |= _PARTS[part]
+        if kernels or part == "cmake":
+            templates |= _PARTS[part]
+    if kernels:
+        templates |= _DISPATCH
     for name, template in templates.items():
         file = name.format(lock.name)
         if file in files:
@@ -159,7 +173,15 @@ def texts(lock: Lock) -> dict[str, str]:
     return dict(sorted(files.items()))
 
 
-def _package(lock: Lock, kernels: dict[str, Kernel]) -> Package:
+def takes_operands_alone(plan: KernelPlan) -> bool:
+    """Whether the launch takes A, B and D and nothing else: what tables and bindings can call.
+
+    A kernel that takes scales, too, is shipped as a source with its own header.
+    """
+    return not plan.scale_maps and not plan.takes_global_scale
+
+
+def _package(lock: Lock, sources: list[Source], kernels: dict[str, Kernel]) -> Package:
     for table in lock.tables:
         for row in table.rows:
             if row.kernel not in kernels:
@@ -167,9 +189,10 @@ def _package(lock: Lock, kernels: dict[str, Kernel]) -> Package:
     return Package(
         name=lock.name,
         version=__version__,
+        sources=tuple(sources),
         kernels=tuple(kernels.values()),
         tables=tuple(_dispatch(table, kernels) for table in lock.tables),
-        targets=", ".join(sorted({k.target for k in kernels.values()})),
+        targets=", ".join(sorted({source.target for source in sources})),
     )
 
 
@@ -180,7 +203,6 @@ def _kernel(index: int, loaded: LoadedSpec, plan: KernelPlan, rendered: Rendered
         name=plan.name,
         source_digest=rendered.digest,
         target=plan.target,
-        architecture=plan.target.removeprefix("sm_"),
         accumulator=gemm.accumulator,
         a=_operand("a", gemm.a.dtype, gemm.a.major, "m", "k"),
         b=_operand("b", gemm.b.dtype, gemm.b.major, "n", "k"),

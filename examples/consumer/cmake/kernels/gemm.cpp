@@ -8,12 +8,12 @@
 
 extern "C" const struct gemm_kernel gemm_kernels[] = {
     {
-        "hopper_f16_f32acc", "c78004f798fc",
+        "hopper_f16_f32acc", "11906ba3618d",
         hopper_f16_f32acc_init, hopper_f16_f32acc_workspace_bytes, hopper_f16_f32acc_launch,
         hopper_f16_f32acc_status_string, hopper_f16_f32acc_last_error,
     },
     {
-        "hopper_v6", "4a3826d30640",
+        "hopper_v6", "26b1126f9881",
         hopper_v6_init, hopper_v6_workspace_bytes, hopper_v6_launch,
         hopper_v6_status_string, hopper_v6_last_error,
     },

@@ -65,14 +65,14 @@ class Table(NamedTuple):
 KERNELS = {
     # D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, summed in f32; A contiguous along K, B along K
     "hopper_f16_f32acc": Kernel(
-        "hopper_f16_f32acc", "c78004f798fc", "sm_90a", (128, 256),
+        "hopper_f16_f32acc", "11906ba3618d", "sm_90a", (128, 256),
         Operand("f16", 2, 1),
         Operand("f16", 2, 1),
         Operand("f16", 2, 1),
     ),
     # D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, summed in f16; A contiguous along K, B along K
     "hopper_v6": Kernel(
-        "hopper_v6", "4a3826d30640", "sm_90a", (256, 256),
+        "hopper_v6", "26b1126f9881", "sm_90a", (256, 256),
         Operand("f16", 2, 1),
         Operand("f16", 2, 1),
         Operand("f16", 2, 1),
