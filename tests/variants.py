@@ -25,8 +25,18 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "wgmma_ws": {"tile": TILE, "consumers": 2, "stages": 3},
     "wgmma_single": {"tile": TILE, "stages": 3},
     "mma_sync": {"tile": {**TILE, "k": 32}, "stages": 2},
+    "wgmma_persistent": {"tile": TILE, "consumers": 2, "stages": 3},
 }
 """What a variant of a kind starts from; without a kind it is one of wgmma_ws."""
+
+PERSISTENT = {"kind": "wgmma_persistent"}
+DEFERRED = {"epilogue": {"deferred": True}}
+
+
+def operands(a: str, b: str, d: str, accumulator: str = "f32") -> dict[str, Any]:
+    """A gemm of these element types."""
+    return {"a": {"dtype": a}, "b": {"dtype": b}, "d": {"dtype": d}, "accumulator": accumulator}
+
 
 DIRECT = {"epilogue": {"kind": "direct"}}
 
@@ -176,6 +186,69 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "warps": {"m": 1, "n": 1},
             "l2": {"promotion_bytes": 256},
         },
+    },
+    "persistent_e4m3_e5m2": {
+        "gemm": operands("e4m3", "e5m2", "f16"),
+        "schedule": {**PERSISTENT, "tile": {"k": 128}, **DEFERRED},
+    },
+    "persistent_e5m2_cluster_wrap": {
+        "gemm": operands("e5m2", "e5m2", "bf16"),
+        "schedule": {
+            **PERSISTENT,
+            "tile": {"k": 128},
+            "cluster": {"m": 2, "n": 1},
+            "scheduler": "wrap",
+            "release": "previous",
+            **DEFERRED,
+        },
+    },
+    "persistent_e4m3_k_32_f32_output": {
+        "gemm": operands("e4m3", "e4m3", "f32"),
+        "schedule": {
+            **PERSISTENT,
+            "tile": {"m": 64, "n": 32, "k": 32},
+            "consumers": 1,
+            "stages": 4,
+            "producer": "warp",
+            "epilogue": {"store_buffers": 1},
+        },
+    },
+    "persistent_tf32_wrap": {
+        "gemm": operands("tf32", "tf32", "f32"),
+        "schedule": {
+            **PERSISTENT,
+            "tile": {"k": 32},
+            "cluster": {"m": 1, "n": 2},
+            "scheduler": "wrap",
+        },
+    },
+    "persistent_tf32_two_slabs_no_producer": {
+        "gemm": operands("tf32", "tf32", "bf16"),
+        "schedule": {
+            **PERSISTENT,
+            "tile": {"m": 256, "n": 64, "k": 16},
+            "producer": "none",
+            "stages": 4,
+        },
+    },
+    "persistent_s8": {
+        "gemm": operands("s8", "s8", "s32", "s32"),
+        "schedule": {**PERSISTENT, "tile": {"n": 96, "k": 128}, "producer": "warp"},
+    },
+    "persistent_s8_cluster_wrap": {
+        "gemm": operands("s8", "s8", "s32", "s32"),
+        "schedule": {
+            **PERSISTENT,
+            "tile": {"k": 64},
+            "cluster": {"m": 2, "n": 1},
+            "scheduler": "wrap",
+            "release": "previous",
+            "raster": {"along": "m", "group": 2},
+        },
+    },
+    "persistent_bf16_f32_output": {
+        "gemm": {**BF16, "d": {"dtype": "f32"}},
+        "schedule": {**PERSISTENT, "tile": {"n": 160}},
     },
 }
 

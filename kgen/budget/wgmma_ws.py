@@ -25,7 +25,7 @@ from kgen.budget.ring import (
 from kgen.dtypes import dtype
 from kgen.spec import KernelSpec
 from kgen.spec.hopper import TmaTurns, WgmmaWs
-from kgen.spec.rules.wgmma import consumer_m, mma_k, store_box_n, slabs_of
+from kgen.spec.rules.wgmma import consumer_m, mma_k, slabs_of, store_box_n
 
 # Registers beyond the accumulators, as ptxas 13.5 reports them for these templates: the same for
 # every tile of two stages or more. With one stage the addresses of all loads and the descriptors of
