@@ -25,12 +25,9 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "wgmma_ws": {"tile": TILE, "consumers": 2, "stages": 3},
     "wgmma_single": {"tile": TILE, "stages": 3},
     "mma_sync": {"tile": {**TILE, "k": 32}, "stages": 2},
-    "wgmma_persistent": {"tile": TILE, "consumers": 2, "stages": 3},
+    "wgmma_persistent": {"tile": {**TILE, "n": 64}, "consumers": 2, "stages": 3},
 }
 """What a variant of a kind starts from; without a kind it is one of wgmma_ws."""
-
-PERSISTENT = {"kind": "wgmma_persistent"}
-DEFERRED = {"epilogue": {"deferred": True}}
 
 
 def operands(a: str, b: str, d: str, accumulator: str = "f32") -> dict[str, Any]:
@@ -187,25 +184,116 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "l2": {"promotion_bytes": 256},
         },
     },
-    "persistent_e4m3_e5m2": {
-        "gemm": operands("e4m3", "e5m2", "f16"),
-        "schedule": {**PERSISTENT, "tile": {"k": 128}, **DEFERRED},
+}
+
+PERSISTENT: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "auto_limits": {
+        "stages": "auto",
+        "smem_limit": "100KiB",
+        "raster": {"along": "m", "group": 1},
+        "l2": {"promotion_bytes": 0},
     },
-    "persistent_e5m2_cluster_wrap": {
+    "1x1_wrap_one_cluster": {"scheduler": "wrap", "clusters": 1, "raster": {"group": 2}},
+    "2x1_previous_pdl": {"cluster": {"m": 2}, "release": "previous", "pdl": True},
+    "1x2_warp_wrap": {"cluster": {"n": 2}, "producer": "warp", "scheduler": "wrap"},
+    "2x2_deferred_wrap": {
+        "cluster": {"m": 2, "n": 2},
+        "scheduler": "wrap",
+        "epilogue": {"deferred": True, "store_buffers": 1},
+    },
+    "4x1_deferred_previous": {
+        "cluster": {"m": 4},
+        "release": "previous",
+        "epilogue": {"deferred": True, "store_buffers": 3},
+    },
+    "1x4_one_stage": {"cluster": {"n": 4}, "stages": 1},
+    "3x1_n_192": {
+        "cluster": {"m": 3},
+        "tile": {"n": 192},
+        "producer": "warp",
+        "release": "previous",
+    },
+    "deferred_warp": {"producer": "warp", "epilogue": {"deferred": True, "store_buffers": 8}},
+    "deferred_two_slabs_wrap": {
+        "consumers": 1,
+        "tile": {"n": 128},
+        "scheduler": "wrap",
+        "epilogue": {"deferred": True},
+    },
+    "none": {"producer": "none"},
+    "none_2x1_wrap_pdl": {
+        "producer": "none",
+        "cluster": {"m": 2},
+        "scheduler": "wrap",
+        "release": "previous",
+        "pdl": True,
+    },
+    "none_2x2_same_wrap": {
+        "producer": "none",
+        "cluster": {"m": 2, "n": 2},
+        "scheduler": "wrap",
+    },
+    "none_three_consumers": {
+        "producer": "none",
+        "consumers": 3,
+        "tile": {"m": 192, "n": 256, "k": 32},
+        "release": "previous",
+        "epilogue": {"store_buffers": 1},
+    },
+    "registers": {"registers": {"producer": 56, "consumer": 152}},
+    "k_128_two_panels": {"tile": {"k": 128}, "stages": 2, "cluster": {"m": 2, "n": 2}},
+    "k_48_swizzle_32": {"tile": {"k": 48}, "swizzle_bytes": 32, "cluster": {"n": 2}},
+}
+"""Schedules of wgmma_persistent, over SCHEDULES; f16 in and out, f32 accumulation, K-major."""
+
+PERSISTENT_TYPES: dict[str, dict[str, Any]] = {
+    "bf16_mn_major_2x2": {
+        "gemm": {
+            **BF16,
+            "a": {"dtype": "bf16", "major": "m"},
+            "b": {"dtype": "bf16", "major": "n"},
+        },
+        "schedule": {"cluster": {"m": 2, "n": 2}, "tile": {"n": 128}},
+    },
+    "m_major_swizzle_64_wrap": {
+        "gemm": {"a": {"major": "m"}},
+        "schedule": {"swizzle_bytes": 64, "cluster": {"n": 2}, "scheduler": "wrap"},
+    },
+    "n_major_swizzle_32_none": {
+        "gemm": {"b": {"major": "n"}, "d": {"dtype": "bf16"}},
+        "schedule": {"swizzle_bytes": 32, "producer": "none"},
+    },
+    "f16_accumulation_two_slabs_wrap": {
+        "gemm": {"accumulator": "f16"},
+        "schedule": {"tile": {"m": 256}, "scheduler": "wrap", "release": "previous"},
+    },
+    "f16_accumulation_none_mn_major_wrap": {
+        "gemm": {"accumulator": "f16", "a": {"major": "m"}, "b": {"major": "n"}},
+        "schedule": {"producer": "none", "scheduler": "wrap", "cluster": {"m": 2}}
+        | {"tile": {"n": 128}},
+    },
+    "f16_accumulation_tall": {
+        "gemm": {"accumulator": "f16"},
+        "schedule": {"consumers": 1, "tile": {"m": 320}, "stages": 2},
+    },
+    "e4m3_e5m2": {
+        "gemm": operands("e4m3", "e5m2", "f16"),
+        "schedule": {"tile": {"n": 128, "k": 128}, "epilogue": {"deferred": True}},
+    },
+    "e5m2_cluster_wrap": {
         "gemm": operands("e5m2", "e5m2", "bf16"),
         "schedule": {
-            **PERSISTENT,
             "tile": {"k": 128},
             "cluster": {"m": 2, "n": 1},
             "scheduler": "wrap",
             "release": "previous",
-            **DEFERRED,
+            "epilogue": {"deferred": True},
         },
     },
-    "persistent_e4m3_k_32_f32_output": {
+    "e4m3_k_32_f32_output": {
         "gemm": operands("e4m3", "e4m3", "f32"),
         "schedule": {
-            **PERSISTENT,
             "tile": {"m": 64, "n": 32, "k": 32},
             "consumers": 1,
             "stages": 4,
@@ -213,43 +301,43 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "epilogue": {"store_buffers": 1},
         },
     },
-    "persistent_tf32_wrap": {
+    "tf32_wrap": {
         "gemm": operands("tf32", "tf32", "f32"),
-        "schedule": {
-            **PERSISTENT,
-            "tile": {"k": 32},
-            "cluster": {"m": 1, "n": 2},
-            "scheduler": "wrap",
-        },
+        "schedule": {"tile": {"k": 32}, "cluster": {"m": 1, "n": 2}, "scheduler": "wrap"},
     },
-    "persistent_tf32_two_slabs_no_producer": {
+    "tf32_two_slabs_no_producer": {
         "gemm": operands("tf32", "tf32", "bf16"),
-        "schedule": {
-            **PERSISTENT,
-            "tile": {"m": 256, "n": 64, "k": 16},
-            "producer": "none",
-            "stages": 4,
-        },
+        "schedule": {"tile": {"m": 256, "k": 16}, "producer": "none", "stages": 4},
     },
-    "persistent_s8": {
+    "s8": {
         "gemm": operands("s8", "s8", "s32", "s32"),
-        "schedule": {**PERSISTENT, "tile": {"n": 96, "k": 128}, "producer": "warp"},
+        "schedule": {"tile": {"n": 96, "k": 128}, "producer": "warp"},
     },
-    "persistent_s8_cluster_wrap": {
+    "s8_cluster_wrap": {
         "gemm": operands("s8", "s8", "s32", "s32"),
         "schedule": {
-            **PERSISTENT,
-            "tile": {"k": 64},
             "cluster": {"m": 2, "n": 1},
             "scheduler": "wrap",
             "release": "previous",
             "raster": {"along": "m", "group": 2},
         },
     },
-    "persistent_bf16_f32_output": {
+    "bf16_f32_output": {
         "gemm": {**BF16, "d": {"dtype": "f32"}},
-        "schedule": {**PERSISTENT, "tile": {"n": 160}},
+        "schedule": {"tile": {"n": 160}},
     },
+}
+
+VARIANTS |= {
+    f"persistent_{name}": {"schedule": {"kind": "wgmma_persistent", **schedule}}
+    for name, schedule in PERSISTENT.items()
+}
+VARIANTS |= {
+    f"persistent_{name}": {
+        "gemm": both["gemm"],
+        "schedule": {"kind": "wgmma_persistent", **both["schedule"]},
+    }
+    for name, both in PERSISTENT_TYPES.items()
 }
 
 

@@ -7,21 +7,21 @@ models are in a module per family.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar, get_args
 
 from pydantic import Field, Strict
 
 from kgen.arch import ARCHS
-from kgen.spec.base import Model
+from kgen.spec.base import Model, Whole
+from kgen.spec.blackwell import Tcgen05Ws, Tcgen05WsSplit
 from kgen.spec.hopper import WgmmaPersistent, WgmmaWs
 from kgen.spec.names import KernelName
 from kgen.spec.single_role import MmaSync, WgmmaSingle
 
-Target = Literal["sm_90a"]
-assert set(ARCHS) == {"sm_90a"}, "Target must list every architecture of arch.py"
+Target = Literal["sm_90a", "sm_100a", "sm_103a", "sm_107a"]
+assert set(get_args(Target)) == set(ARCHS), "Target must list every architecture of arch.py"
 
-
-OperandType = Literal["f16", "bf16", "tf32", "e4m3", "e5m2", "s8"]
+OperandType = Literal["f16", "bf16", "tf32", "e4m3", "e5m2", "e2m1", "s8"]
 
 
 class OperandA(Model):
@@ -45,6 +45,13 @@ class OutputD(Model):
     major: Literal["n"] = Field("n", description="Contiguous axis.")
 
 
+class BlockScaling(Model):
+    """One scale for every `block` consecutive elements of K, of A and of B."""
+
+    dtype: Literal["ue8m0", "ue4m3"] = Field(description="Type of a scale.")
+    block: Annotated[Literal[16, 32], Whole] = Field(description="Elements of K per scale.")
+
+
 class Gemm(Model):
     """D[M,N] = A[M,K] @ B[N,K].T."""
 
@@ -54,9 +61,16 @@ class Gemm(Model):
     accumulator: Literal["f32", "f16", "s32"] = Field(
         description="Type that the tensor cores add up in."
     )
+    block_scale: BlockScaling | None = Field(None, description="Scales of A and B along K.")
+    global_scale: bool = Field(
+        False, description="The launch takes one more factor of D: both global scales multiplied."
+    )
 
 
-Schedule = Annotated[WgmmaWs | WgmmaPersistent | WgmmaSingle | MmaSync, Field(discriminator="kind")]
+Schedule = Annotated[
+    WgmmaWs | WgmmaPersistent | WgmmaSingle | MmaSync | Tcgen05Ws | Tcgen05WsSplit,
+    Field(discriminator="kind"),
+]
 """The schedules, told apart by `kind`."""
 
 Kind = TypeVar("Kind", bound=Model)

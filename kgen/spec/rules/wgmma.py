@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kgen.arch import ARCHS
 from kgen.dtypes import dtype
-from kgen.spec.hopper import WgmmaPersistent, WgmmaSchedule, WgmmaWs
+from kgen.spec.hopper import HopperSchedule, WgmmaPersistent, WgmmaSchedule, WgmmaWs
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
 
@@ -14,20 +13,22 @@ SLAB_M = 64  # rows of one wgmma; a consumer owns one slab or more
 STORE_ROW_BYTES = 128  # of one TMA store: one swizzle row
 MMA_N = 8  # columns: every wgmma has a multiple
 N_MAJOR_STEP = 64  # columns in a 128-byte row of 16-bit operands
+WGMMA_K_BYTES = 32  # of K in one wgmma, whatever the type
 WIDEST_N = 256  # columns of one wgmma
 
 SIXTEEN_BITS = ("f16", "bf16")
 FP8 = ("e4m3", "e5m2")
+WGMMA_TYPES = (*SIXTEEN_BITS, "tf32", *FP8, "s8")
 
 
 def mma_k(spec: KernelSpec) -> int:
     """K elements of one wgmma."""
-    return ARCHS[spec.target].mma_k_bytes // dtype(spec.gemm.a.dtype).bytes
+    return dtype(spec.gemm.a.dtype).elements_in(WGMMA_K_BYTES)
 
 
 def store_box_n(spec: KernelSpec) -> int:
     """Columns of D in one TMA store."""
-    return STORE_ROW_BYTES // dtype(spec.gemm.d.dtype).bytes
+    return dtype(spec.gemm.d.dtype).elements_in(STORE_ROW_BYTES)
 
 
 def consumer_m(s: WgmmaSchedule) -> int:
@@ -43,6 +44,15 @@ def slabs_of(s: WgmmaSchedule) -> int:
 def operand_rules(spec: KernelSpec) -> Iterator[Violation]:
     """Combinations of types that wgmma has. PTX ISA, wgmma.mma_async, table of shapes."""
     a, b = spec.gemm.a, spec.gemm.b
+    for operand, name in ((a, "a"), (b, "b")):
+        if operand.dtype not in WGMMA_TYPES:
+            yield Violation(
+                ("gemm", name, "dtype"),
+                f"{operand.dtype}; wgmma takes {', '.join(WGMMA_TYPES)}",
+            )
+    for field in ("block_scale", "global_scale"):
+        if getattr(spec.gemm, field):
+            yield Violation(("gemm", field), "block scales belong to tcgen05; wgmma has none")
     if a.dtype != b.dtype and not (a.dtype in FP8 and b.dtype in FP8):
         yield Violation(
             ("gemm", "b", "dtype"),
@@ -123,10 +133,11 @@ def tile_rules(spec: KernelSpec, s: WgmmaSchedule, stored: int, why: str) -> Ite
 
 def swizzle_rules(spec: KernelSpec) -> Iterator[Violation]:
     """A K-major row of a stage holds whole rows of the swizzle."""
+    assert isinstance(spec.schedule, HopperSchedule)
     swizzle = spec.schedule.swizzle_bytes
     if swizzle == "auto":
         return
-    row = spec.schedule.tile.k * dtype(spec.gemm.a.dtype).bytes
+    row = dtype(spec.gemm.a.dtype).bits * spec.schedule.tile.k // 8
     k_major = "k" in (spec.gemm.a.major, spec.gemm.b.major)
     if k_major and row % swizzle:
         yield Violation(
