@@ -9,6 +9,7 @@
 // a, b: 16-byte aligned; lda, ldb: multiples of 16, below 2^40 bytes.
 // d: aligned to its element. Where d is 16-byte aligned and N and ldd are multiples of 8,
 // TMA stores D; elsewhere the consumers store it element by element, which is slower.
+// Fast accumulation: a running sum keeps 14 significant bits, and bits below are cut off.
 //
 // 12 warps: 2 consumer warpgroups of 64 x 256, and 1 producer warpgroup.
 // Resident clusters of 2 x 1 CTAs, one CTA per SM, take cluster tiles in turn, in groups of

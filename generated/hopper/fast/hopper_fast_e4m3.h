@@ -6,6 +6,7 @@
 // a, b: 16-byte aligned; lda, ldb: multiples of 16, below 2^40 bytes.
 // d: aligned to its element. Where d is 16-byte aligned and N and ldd are multiples of 8,
 // TMA stores D; elsewhere the consumers store it element by element, which is slower.
+// Fast accumulation: a running sum keeps 14 significant bits, and bits below are cut off.
 #ifndef KGEN_hopper_fast_e4m3_H
 #define KGEN_hopper_fast_e4m3_H
 

@@ -6,6 +6,7 @@
 // a, b: 16-byte aligned; lda, ldb: multiples of 16, below 2^40 bytes.
 // d: aligned to its element. Where d is 16-byte aligned and N and ldd are multiples of 4,
 // TMA stores D; elsewhere the consumers store it element by element, which is slower.
+// s32 accumulation is exact; sums beyond 32 bits wrap.
 #ifndef KGEN_hopper_fast_s8_H
 #define KGEN_hopper_fast_s8_H
 

@@ -6,6 +6,7 @@
 // a, b: 16-byte aligned; lda, ldb: multiples of 4, below 2^40 bytes.
 // d: aligned to its element. Where d is 16-byte aligned and N and ldd are multiples of 4,
 // TMA stores D; elsewhere the consumers store it element by element, which is slower.
+// A and B are f32 in memory; TMA rounds them to tf32 (10 fraction bits) to nearest.
 #ifndef KGEN_hopper_fast_tf32_H
 #define KGEN_hopper_fast_tf32_H
 
