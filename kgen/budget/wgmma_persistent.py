@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from kgen.arch import ARCHS, Arch, launch_register_cap
-from kgen.budget import wgmma
 from kgen.budget.ledger import Item, Ledger
 from kgen.budget.model import Barrier, Budget, Role, TmaBox
+from kgen.budget.register_split import (
+    register_caps,
+    register_pool,
+    slab_accumulators,
+    with_registers,
+)
+from kgen.budget.ring import (
+    a_stage,
+    b_stage,
+    operand_box,
+    operand_bytes_per_flop,
+    register_file,
+    ring_smem,
+    ring_swizzle,
+    update,
+    with_stages,
+)
 from kgen.dtypes import dtype
 from kgen.spec import KernelSpec
 from kgen.spec.hopper import WgmmaPersistent
-from kgen.spec.rules.wgmma import STORE_BOX_N
+from kgen.spec.rules.wgmma import STORE_BOX_N, slabs_of
 
 WARP_ROWS = 16  # rows of a slab that one warp holds; wgmma accumulator layout
 REFILL_BYTES = 32  # where producer: none keeps its place, outside the consumers' registers
@@ -24,25 +40,28 @@ PRODUCER_REGISTERS = 38
 def wgmma_persistent_budget(spec: KernelSpec) -> Budget:
     """The budget of `spec` with every `auto` resolved, whether it fits or not."""
     arch = ARCHS[spec.target]
-    swizzle = wgmma.swizzle_of(spec, arch)
+    swizzle = ring_swizzle(spec, arch)
     threads = _threads(spec, arch)
-    spec = wgmma.update(wgmma.with_stages(spec, arch, persistent_smem), swizzle_bytes=swizzle)
-    spec = wgmma.with_registers(spec, arch, threads, PRODUCER_REGISTERS)
+    shallowest = 2 if _persistent(spec).release == "previous" else 1
+    spec = update(
+        with_stages(spec, shallowest, lambda x: persistent_smem(x, arch)), swizzle_bytes=swizzle
+    )
+    spec = with_registers(spec, arch, threads, PRODUCER_REGISTERS)
     roles = _roles(spec, arch, threads)
     return Budget(
         spec=spec,
         arch=arch,
         threads=threads,
         smem=persistent_smem(spec, arch),
-        register_file=wgmma.register_file(roles, arch),
+        register_file=register_file(roles, arch),
         launch_cap=launch_register_cap(arch, threads),
-        register_pool=wgmma.register_pool(spec, arch, threads),
+        register_pool=register_pool(spec, arch, threads),
         roles=roles,
         barriers=_barriers(spec),
         boxes=_boxes(spec, swizzle),
         swizzle_bytes=swizzle,
-        stage_bytes=wgmma.a_stage_bytes(spec) + wgmma.b_stage_bytes(spec),
-        operand_bytes_per_flop=wgmma.operand_bytes_per_flop(spec),
+        stage_bytes=a_stage(spec) + b_stage(spec),
+        operand_bytes_per_flop=operand_bytes_per_flop(spec),
     )
 
 
@@ -70,7 +89,7 @@ def persistent_smem(spec: KernelSpec, arch: Arch) -> Ledger:
     if s.scheduler == "wrap":
         outputs.append(Item("share", SHARE_BYTES, "of the cluster in the K tiles"))
     barriers = sum(b.count for b in _barriers(spec))
-    return wgmma.smem_ledger(spec, arch, tuple(outputs), barriers)
+    return ring_smem(spec, arch, barriers, tuple(outputs))
 
 
 def _threads(spec: KernelSpec, arch: Arch) -> int:
@@ -80,9 +99,9 @@ def _threads(spec: KernelSpec, arch: Arch) -> int:
 
 
 def _roles(spec: KernelSpec, arch: Arch, threads: int) -> tuple[Role, ...]:
-    producer_cap, consumer_cap = wgmma.register_caps(spec, arch, threads)
+    producer_cap, consumer_cap = register_caps(spec, arch, threads)
     warps = _consumer_warps(spec, arch)
-    accumulators = wgmma.slabs_of(spec) * wgmma.slab_accumulators(spec, arch)
+    accumulators = slabs_of(_persistent(spec)) * slab_accumulators(spec, arch)
     # As pairs of 16-bit values.
     waiting = accumulators // 2 if _persistent(spec).epilogue.deferred else 0
     roles = [
@@ -99,7 +118,7 @@ def _barriers(spec: KernelSpec) -> tuple[Barrier, ...]:
     s = _persistent(spec)
     assert isinstance(s.stages, int)
     cluster = s.cluster.m * s.cluster.n
-    stage = wgmma.a_stage_bytes(spec) + wgmma.b_stage_bytes(spec)
+    stage = a_stage(spec) + b_stage(spec)
     peers = s.cluster.m + s.cluster.n - 1
     loader = "the producer thread" if s.producer != "none" else "the loading thread"
     filler = f"{loader}, then TMA" + (" of the cluster" if cluster > 1 else "")
@@ -118,7 +137,7 @@ def _boxes(spec: KernelSpec, swizzle: int) -> tuple[TmaBox, ...]:
     for name, extent, parts in (("a", s.tile.m, s.cluster.n), ("b", s.tile.n, s.cluster.m)):
         rows = extent // parts
         ranges = -(-rows // arch.tma_box_extent)
-        boxes.append(wgmma.operand_box(spec, name, swizzle, rows // ranges, ranges))
+        boxes.append(operand_box(spec, name, swizzle, rows // ranges, ranges))
     count = s.tile.m // WARP_ROWS * s.tile.n // STORE_BOX_N
     width = STORE_BOX_N * size
     d = TmaBox("d", "n", "m", STORE_BOX_N, WARP_ROWS, size, width, f"{count} per tile", count)

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from kgen.arch import ARCHS, Arch, launch_register_cap
-from kgen.budget import wgmma
 from kgen.budget.ledger import Item, Ledger
 from kgen.budget.model import Barrier, Budget, Role, TmaBox
+from kgen.budget.register_split import (
+    register_caps,
+    register_pool,
+    slab_accumulators,
+    with_registers,
+)
+from kgen.budget.ring import (
+    a_stage,
+    b_stage,
+    input_boxes,
+    operand_bytes_per_flop,
+    register_file,
+    ring_smem,
+    ring_swizzle,
+    update,
+    with_stages,
+)
 from kgen.dtypes import dtype
 from kgen.spec import KernelSpec
-from kgen.spec.hopper import WgmmaWs
-from kgen.spec.rules.wgmma import MMA_K, SLAB_M, STORE_BOX_N
+from kgen.spec.hopper import TmaTurns, WgmmaWs
+from kgen.spec.rules.wgmma import MMA_K, STORE_BOX_N, consumer_m, slabs_of
 
 # Registers beyond the accumulators, as ptxas 13.5 reports them for these templates: the same for
 # every tile of two stages or more. With one stage the addresses of all loads and the descriptors of
@@ -25,25 +41,27 @@ PRODUCER_REGISTERS = 32
 def wgmma_ws_budget(spec: KernelSpec) -> Budget:
     """The budget of `spec` with every `auto` resolved, whether it fits or not."""
     arch = ARCHS[spec.target]
-    swizzle = wgmma.swizzle_of(spec, arch)
+    swizzle = ring_swizzle(spec, arch)
     threads = _threads(spec, arch)
-    spec = wgmma.update(wgmma.with_stages(spec, arch, wgmma_ws_smem), swizzle_bytes=swizzle)
-    spec = wgmma.with_registers(spec, arch, threads, _producer_registers(spec))
+    shallowest = 2 if _ws(spec).release == "previous" else 1
+    spec = with_stages(spec, shallowest, lambda x: wgmma_smem(x, arch))
+    spec = with_registers(spec, arch, threads, _producer_registers(spec))
+    spec = update(spec, swizzle_bytes=swizzle)
     roles = _roles(spec, arch, threads)
     return Budget(
         spec=spec,
         arch=arch,
         threads=threads,
-        smem=wgmma_ws_smem(spec, arch),
-        register_file=wgmma.register_file(roles, arch),
+        smem=wgmma_smem(spec, arch),
+        register_file=register_file(roles, arch),
         launch_cap=launch_register_cap(arch, threads),
-        register_pool=wgmma.register_pool(spec, arch, threads),
+        register_pool=register_pool(spec, arch, threads),
         roles=roles,
         barriers=_barriers(spec, arch),
         boxes=_boxes(spec, swizzle),
         swizzle_bytes=swizzle,
-        stage_bytes=wgmma.a_stage_bytes(spec) + wgmma.b_stage_bytes(spec),
-        operand_bytes_per_flop=wgmma.operand_bytes_per_flop(spec),
+        stage_bytes=a_stage(spec) + b_stage(spec),
+        operand_bytes_per_flop=operand_bytes_per_flop(spec),
     )
 
 
@@ -51,16 +69,17 @@ def _ws(spec: KernelSpec) -> WgmmaWs:
     return spec.schedule_as(WgmmaWs)
 
 
-def wgmma_ws_smem(spec: KernelSpec, arch: Arch) -> Ledger:
-    """Shared memory of one CTA; the D buffers are (store_buffers, slab_m, tile.n)."""
-    s, size = _ws(spec), dtype(spec.gemm.d.dtype).bytes
-    how = f"{SLAB_M} x {s.tile.n} x {size} B"
+def wgmma_smem(spec: KernelSpec, arch: Arch) -> Ledger:
+    """Shared memory of one CTA: the ring, then buffers of a slab each where D is staged."""
+    s, barriers = _ws(spec), sum(b.count for b in _barriers(spec, arch))
+    if not isinstance(s.epilogue, TmaTurns):
+        return ring_smem(spec, arch, barriers)
+    size = dtype(spec.gemm.d.dtype).bytes
+    how = f"{consumer_m(s)} x {s.tile.n} x {size} B (epilogue {s.epilogue.kind})"
     if s.epilogue.store_buffers > 1:
         how = f"{s.epilogue.store_buffers} buffers x {how}"
-    amount = s.epilogue.store_buffers * SLAB_M * s.tile.n * size
-    outputs = (Item("D buffer", amount, f"{how} (epilogue {s.epilogue.kind})"),)
-    barriers = sum(b.count for b in _barriers(spec, arch))
-    return wgmma.smem_ledger(spec, arch, outputs, barriers)
+    amount = s.epilogue.store_buffers * consumer_m(s) * s.tile.n * size
+    return ring_smem(spec, arch, barriers, (Item("D buffer", amount, how),))
 
 
 def _threads(spec: KernelSpec, arch: Arch) -> int:
@@ -69,9 +88,9 @@ def _threads(spec: KernelSpec, arch: Arch) -> int:
 
 
 def _roles(spec: KernelSpec, arch: Arch, threads: int) -> tuple[Role, ...]:
-    producer_cap, consumer_cap = wgmma.register_caps(spec, arch, threads)
+    producer_cap, consumer_cap = register_caps(spec, arch, threads)
     consumers = _ws(spec).consumers * arch.warpgroup_threads // 32
-    accumulators = wgmma.slab_accumulators(spec, arch)
+    accumulators = slabs_of(_ws(spec)) * slab_accumulators(spec, arch)
     overhead, producer = _consumer_overhead(spec), _producer_registers(spec)
     return (
         Role("consumer", consumers, 0, consumer_cap, accumulators, overhead),
@@ -82,7 +101,7 @@ def _roles(spec: KernelSpec, arch: Arch, threads: int) -> tuple[Role, ...]:
 def _producer_registers(spec: KernelSpec) -> int:
     if _ws(spec).stages != 1:
         return PRODUCER_REGISTERS
-    a, b, _ = _boxes(spec, wgmma.swizzle_of(spec, ARCHS[spec.target]))
+    a, b = input_boxes(spec, ring_swizzle(spec, ARCHS[spec.target]), _ws(spec).consumers)
     return max(PRODUCER_REGISTERS, ONE_STAGE_PRODUCER_BASE + a.count + b.count)
 
 
@@ -98,19 +117,17 @@ def _barriers(spec: KernelSpec, arch: Arch) -> tuple[Barrier, ...]:
     """The mbarriers, with arrivals derived from who arrives."""
     s = _ws(spec)
     assert isinstance(s.stages, int)
-    bytes_per_stage = wgmma.a_stage_bytes(spec) + wgmma.b_stage_bytes(spec)
+    bytes_per_stage = a_stage(spec) + b_stage(spec)
     rows = [
         Barrier("full", s.stages, 1, bytes_per_stage, "the producer thread, then TMA", "consumers"),
         Barrier("empty", s.stages, s.consumers, 0, "one thread of each consumer", "producer"),
-        Barrier(
-            "d_ready",
-            s.consumers,
-            arch.warpgroup_threads,
-            0,
-            "every thread of consumer i",
-            "producer",
-        ),
     ]
+    if not isinstance(s.epilogue, TmaTurns):
+        return tuple(rows)
+    threads = arch.warpgroup_threads
+    rows.append(
+        Barrier("d_ready", s.consumers, threads, 0, "every thread of consumer i", "producer")
+    )
     waits = s.consumers - s.epilogue.store_buffers
     if waits:
         rows.append(Barrier("d_free", waits, 1, 0, "the producer thread", "a later consumer"))
@@ -118,12 +135,13 @@ def _barriers(spec: KernelSpec, arch: Arch) -> tuple[Barrier, ...]:
 
 
 def _boxes(spec: KernelSpec, swizzle: int) -> tuple[TmaBox, ...]:
-    """TMA requests: a box of A covers one slab, one of B the whole tile."""
-    s, size = _ws(spec), dtype(spec.gemm.d.dtype).bytes
+    """TMA requests: the slabs of A, B, and D where it is staged."""
+    s = _ws(spec)
+    inputs = input_boxes(spec, swizzle, s.consumers)
+    if not isinstance(s.epilogue, TmaTurns):
+        return inputs
+    size = dtype(spec.gemm.d.dtype).bytes
     count = s.tile.n // STORE_BOX_N * s.consumers
     width = STORE_BOX_N * size
-    return (
-        wgmma.operand_box(spec, "a", swizzle, SLAB_M, s.consumers),
-        wgmma.operand_box(spec, "b", swizzle, s.tile.n, 1),
-        TmaBox("d", "n", "m", STORE_BOX_N, SLAB_M, size, width, f"{count} per tile", count),
-    )
+    d = TmaBox("d", "n", "m", STORE_BOX_N, consumer_m(s), size, width, f"{count} per tile", count)
+    return (*inputs, d)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kgen.budget import Budget
+from kgen.dtypes import DType
 from kgen.plan.launch import (
     LaunchAttribute,
     ResidentGrid,
@@ -66,29 +67,12 @@ class Load:
     """One TMA load of a stage: where it lands and what it reads, in elements."""
 
     destination: str  # member of SharedStorage
-    slab: int | None  # index into the member, None for B
+    tile_first: str  # the tile's first row (A) or column (B), as CUDA text
+    slab: int | None  # index into the member, None if it is not divided
     offset: int  # elements into it
     mn_offset: int  # rows (A) or columns (B) after the tile's first
     k_offset: int  # K elements after the stage's first
     k_is_inner: bool
-
-
-@dataclass(frozen=True)
-class ProducerPlan:
-    """The warp that fills the ring and drains the D buffers."""
-
-    a_loads: tuple[Load, ...]
-    b_loads: tuple[Load, ...]
-    frees_buffers: bool  # some consumer waits for a buffer that another used first
-    registers: int | None  # setmaxnreg.dec
-
-
-@dataclass(frozen=True)
-class KStep:
-    """Descriptor advances of one MMA, in the descriptor's unit of 16 bytes."""
-
-    a: int
-    b: int
 
 
 @dataclass(frozen=True)
@@ -100,53 +84,11 @@ class Descriptor:
 
 
 @dataclass(frozen=True)
-class Mma:
-    """One wgmma form and its operand list. Registers per thread."""
-
-    instruction: str
-    registers: int
-    register_type: str  # CUDA type of one accumulator register
-    constraint: str  # inline-asm constraint of one accumulator register
-    operand_rows: tuple[tuple[int, ...], ...]  # accumulator operands, eight a line
-    register_rows: tuple[tuple[int, ...], ...]  # the same, four a line
-    a_operand: int
-    b_operand: int
-    accumulate_operand: int | None  # None: it always adds
-    trans_a: int
-    trans_b: int
-
-
-@dataclass(frozen=True)
-class ConsumerPlan:
-    """A warpgroup that multiplies one slab and stages it."""
-
-    k_steps: tuple[KStep, ...]
-    k_step_note: str
-    releases_previous: bool
-    takes_turns: bool
-    converts: (
-        str | None
-    )  # wrapper that packs two f32 into 16-bit storage; None when D is the accumulator
-    out: str  # the array that holds D's 16-bit pairs
-    registers: int | None  # setmaxnreg.inc
-
-
-@dataclass(frozen=True)
 class Layout:
     """The layout bits of an operand's shared-memory descriptors, as a constant of the file."""
 
     name: str
     descriptor: Descriptor
-
-
-@dataclass(frozen=True)
-class SlabStep:
-    """One MMA of a K tile: its slab, and descriptor advances in units of 16 bytes."""
-
-    slab: int
-    a: int
-    b: int
-    first: bool  # of its slab: it overwrites the accumulators of the tile before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +121,11 @@ class KernelPlan:
     threads: int
     smem_bytes: int
     tile: tuple[int, int, int]
+    slab_m: int  # rows of the tile that one consumer, or one row of warps, computes
+    stages: int
+    d_type: DType
+    raster_grouped: bool
+    raster_along_n: bool
     cluster: tuple[int, int] = (1, 1)  # CTAs along M and N
     pdl: bool = False  # launched with programmatic stream serialisation
     resident: ResidentGrid | None = None  # None: one CTA for every tile
@@ -202,9 +149,14 @@ class KernelPlan:
         return self.maps[1]
 
     @property
-    def map_d(self) -> TensorMap:
-        """The tensor map of D, used where its rows are 16-byte aligned."""
-        return self.maps[2]
+    def map_d(self) -> TensorMap | None:
+        """The tensor map of D, used where its rows are 16-byte aligned; None if TMA never is."""
+        return self.maps[2] if len(self.maps) > 2 else None
+
+    @property
+    def has_nibbles(self) -> bool:
+        """Whether some operand keeps two elements in a byte."""
+        return any(row.dtype.elements_per_byte > 1 for row in self.maps)
 
     @property
     def launch_attributes(self) -> tuple[LaunchAttribute, ...]:
@@ -231,53 +183,6 @@ class KernelPlan:
         """Rows and columns of D that a cluster computes at a time."""
         return self.tile[0] * self.cluster[0], self.tile[1] * self.cluster[1]
 
-    @property
-    def slab_m(self) -> int:
-        """Rows of a tile that one warpgroup stores."""
-        return self.constant("kSlabM")
-
-    @property
-    def stages(self) -> int:
-        """Depth of the ring."""
-        return self.constant("kStages")
-
     def constant(self, name: str) -> int:
         """The value of a constant of the generated file."""
         return next(c.value for c in self.constants if c.name == name)
-
-
-@dataclass(frozen=True, kw_only=True)
-class WgmmaPlan(KernelPlan):
-    """A kernel whose consumers multiply with wgmma."""
-
-    mma: Mma
-    raster_along_n: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class WgmmaWsPlan(WgmmaPlan):
-    """One wgmma_ws kernel."""
-
-    producer: ProducerPlan
-    consumer: ConsumerPlan
-
-
-@dataclass(frozen=True, kw_only=True)
-class WgmmaPersistentPlan(WgmmaPlan):
-    """One wgmma_persistent kernel."""
-
-    shares_a: bool  # CTAs along N: each loads a part of A for its cluster row
-    shares_b: bool  # CTAs along M: each loads a part of B for its cluster column
-    shares_both: bool
-    wraps: bool
-    refills: bool  # no producer: a consumer thread loads
-    a_loads: tuple[Load, ...]
-    b_loads: tuple[Load, ...]
-    steps: tuple[SlabStep, ...]
-    k_step_note: str
-    releases_previous: bool
-    converts: str | None  # wrapper that packs two f32; None when D is the accumulator
-    adds_part: str | None  # wrapper that adds a stored accumulator register
-    deferred: bool
-    producer_registers: int | None  # setmaxnreg.dec
-    consumer_registers: int | None  # setmaxnreg.inc

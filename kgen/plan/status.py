@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kgen.dtypes import DType
 from kgen.plan.launch import ScaleMap
 from kgen.plan.model import Status, TensorMap
 
 
 def statuses(
     inputs: tuple[TensorMap, ...],
-    output: TensorMap,
+    output: DType,
     extent_limit: int,
     scales: tuple[ScaleMap, ...] = (),
     *,
@@ -32,7 +33,7 @@ def statuses(
         rows.append((f"{name}_unaligned", f"{name} must be 16-byte aligned (TMA base address)"))
     rows += [
         ("d_null", "d is null"),
-        ("d_unaligned", f"d must be aligned to its element, {output.dtype.bytes} bytes"),
+        ("d_unaligned", f"d must be aligned to its element, {output.bytes} bytes"),
         ("ldd_too_small", "ldd must be at least n"),
         *([("workspace_null", "workspace is null where workspace_bytes is not 0")] * workspace),
         ("d_not_on_device", "d must be device memory: it decides the device of the launch"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kgen.budget import Budget
-from kgen.budget.tcgen05 import Tcgen05Budget
+from kgen.budget.tcgen05 import Tcgen05Budget, ring_depths
 from kgen.plan.model import BarrierInit, Field, ProblemField, ResidentGrid
 from kgen.plan.status import statuses
 from kgen.plan.tcgen05_loads import a_loads, b_loads, load_forms, scale_maps, tensor_maps
@@ -12,7 +12,7 @@ from kgen.plan.tcgen05_model import Tcgen05Plan
 from kgen.plan.tcgen05_text import constants, interface, problem, structure
 from kgen.spec import LoadedSpec
 from kgen.spec.blackwell import Tcgen05WsSplit
-from kgen.spec.rules.tcgen05 import schedule_of
+from kgen.spec.rules.tcgen05 import LANES, schedule_of
 
 # Indices of tiles step by the whole grid past the last one, and stay below 2^31.
 LARGEST_GRID = 1 << 16
@@ -52,7 +52,7 @@ def lower_tcgen05(loaded: LoadedSpec, budget: Budget) -> Tcgen05Plan:
         storage=_storage(b),
         barriers=_barriers(b),
         maps=maps,
-        statuses=statuses(maps[:2], maps[2], extent_limit, scales),
+        statuses=statuses(maps[:2], g.store, extent_limit, scales),
         extent_limit=extent_limit,
         max_tiles=2**31 - 1 - LARGEST_GRID,
         max_stride=arch.tma_stride_limit,
@@ -66,9 +66,12 @@ def lower_tcgen05(loaded: LoadedSpec, budget: Budget) -> Tcgen05Plan:
         takes_global_scale=spec.gemm.global_scale,
         is_oversized=b.oversized,
         raster_along_n=s.raster.along == "n",
+        raster_grouped=s.raster.group > 1,
+        slab_m=LANES,
+        stages=ring_depths(spec)[1],
+        d_type=g.store,
         is_split=split,
         is_pair=g.group == 2,
-        has_cluster=g.ctas > 1,
         a_shared=g.a_shares > 1,
         b_shared=g.b_shares > 1,
         sfb_shared=g.sfb_shared,

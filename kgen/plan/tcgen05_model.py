@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kgen.plan.model import KernelPlan
-from kgen.spec.rules.tcgen05 import LANES
 
 
 @dataclass(frozen=True)
@@ -62,10 +61,8 @@ class Issue:
 class Tcgen05Plan(KernelPlan):
     """One kernel of a tcgen05 schedule."""
 
-    raster_along_n: bool
     is_split: bool  # A has a ring of its own
     is_pair: bool  # cta_group 2
-    has_cluster: bool  # more than one CTA
     a_shared: bool  # A is loaded in slices by the CTAs of a cluster along N
     b_shared: bool
     sfb_shared: bool  # each CTA of a pair loads half of B's scales
@@ -88,16 +85,6 @@ class Tcgen05Plan(KernelPlan):
     load_columns: int  # of one tcgen05.ld
     load_rows: tuple[tuple[int, ...], ...]  # its registers, eight a line
     value_rows: tuple[tuple[int, ...], ...]  # the same, four a line
-
-    @property
-    def slab_m(self) -> int:
-        """Rows of a tile that one warpgroup stores: the lanes of tensor memory."""
-        return LANES
-
-    @property
-    def stages(self) -> int:
-        """Depth of the ring that holds B."""
-        return self.constant("kStagesB" if self.is_split else "kStages")
 
     @property
     def cluster_tile(self) -> tuple[int, int]:

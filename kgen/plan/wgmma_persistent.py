@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 from kgen.budget import Budget, TmaBox
-from kgen.budget.wgmma import slabs_of
 from kgen.budget.wgmma_persistent import WARP_ROWS
 from kgen.dtypes import dtype
-from kgen.plan.model import (
-    BarrierInit,
-    Constant,
-    Field,
-    Load,
-    ProblemField,
-    ResidentGrid,
-    SlabStep,
-    WgmmaPersistentPlan,
+from kgen.plan.common import barrier_inits, common, problem_fields
+from kgen.plan.constants import (
+    accumulator_constants,
+    ring_constants,
+    smem_constant,
+    tile_constants,
 )
-from kgen.plan.status import statuses
-from kgen.plan.wgmma import (
-    TMA_STORE,
-    count,
-    interface,
-    output_fields,
-    pack_wrapper,
-    problem_text,
-)
-from kgen.plan.wgmma_mma import advance, k_step_note, layouts, mma
-from kgen.plan.wgmma_ring import tensor_maps
+from kgen.plan.hopper import SlabStep, WgmmaPersistentPlan
+from kgen.plan.model import BarrierInit, Constant, Field, Load, ProblemField, ResidentGrid
+from kgen.plan.wgmma_mma import advance, k_step_note, layouts, mma, store
 from kgen.spec import KernelSpec, LoadedSpec
 from kgen.spec.base import Registers
 from kgen.spec.hopper import WgmmaPersistent
-from kgen.spec.rules.wgmma import MMA_K, SLAB_M, STORE_BOX_N
+from kgen.spec.rules.wgmma import MMA_K, SLAB_M, STORE_BOX_N, slabs_of
 
 # Cutting tiles costs a store, a load and a longer prologue per cluster, about 7 us on an H200, and
 # some of what it saves goes into a lower clock: it pays where it saves this much multiplication in
@@ -42,54 +30,32 @@ def lower_wgmma_persistent(loaded: LoadedSpec, budget: Budget) -> WgmmaPersisten
     """The plan of one wgmma_persistent kernel. `budget` must have been accepted."""
     spec = budget.spec
     s = spec.schedule_as(WgmmaPersistent)
-    tile = (s.tile.m, s.tile.n, s.tile.k)
-    maps = tensor_maps(spec, budget)
-    # Row and column indices up to one cluster tile past the end must fit in 32 bits.
-    extent_limit = 2**31 - 1 - 2 * max(s.tile.m * s.cluster.m, s.tile.n * s.cluster.n)
+    cluster, wraps = (s.cluster.m, s.cluster.n), s.scheduler == "wrap"
     split = s.registers if isinstance(s.registers, Registers) else None
     return WgmmaPersistentPlan(
-        name=spec.name,
-        template="wgmma_persistent.cu.j2",
-        spec_label=loaded.label,
-        spec_digest=loaded.digest,
-        target=spec.target,
-        arch_macro=budget.arch.feature_macro,
-        devices=budget.arch.devices,
-        compute_capability=budget.arch.compute_capability,
-        minimum_cuda=budget.arch.minimum_cuda,
-        problem=problem_text(spec, tile),
-        interface=interface(spec, maps, extent_limit),
+        **common(loaded, budget, "wgmma_persistent.cu.j2", cluster=cluster, workspace=wraps),
+        problem_fields=_problem(spec),
         structure=_structure(s, budget),
-        budget=budget,
         constants=_constants(spec, budget),
         layouts=layouts(budget),
-        problem_fields=_problem(spec),
         storage=_storage(spec, budget),
         barriers=_barriers(budget),
-        maps=maps,
-        statuses=statuses(maps[:2], maps[2], extent_limit, workspace=s.scheduler == "wrap"),
-        extent_limit=extent_limit,
-        max_tiles=budget.arch.grid_x,
-        max_stride=budget.arch.tma_stride_limit,
-        threads=budget.threads,
-        smem_bytes=budget.smem.total,
-        tile=tile,
-        cluster=(s.cluster.m, s.cluster.n),
+        slab_m=SLAB_M,
+        cluster=cluster,
         pdl=s.pdl,
         resident=_resident(s, budget),
         mma=mma(spec, budget, overwrites=True),
-        raster_along_n=s.raster.along == "n",
         shares_a=s.cluster.n > 1,
         shares_b=s.cluster.m > 1,
         shares_both=s.cluster.m > 1 and s.cluster.n > 1,
-        wraps=s.scheduler == "wrap",
+        wraps=wraps,
         refills=s.producer == "none",
         a_loads=_loads(s, budget.box("a"), s.tile.m, s.cluster.n),
         b_loads=_loads(s, budget.box("b"), s.tile.n, s.cluster.m),
         steps=_steps(spec, budget),
         k_step_note=k_step_note(budget),
         releases_previous=s.release == "previous",
-        converts=pack_wrapper(budget),
+        converts=store(spec, "kTileN").converts,
         adds_part="add_f32" if spec.gemm.accumulator == "f32" else "add_f16x2",
         deferred=s.epilogue.deferred,
         producer_registers=split.producer if split else None,
@@ -109,7 +75,7 @@ def _resident(s: WgmmaPersistent, b: Budget) -> ResidentGrid:
 
 
 def _structure(s: WgmmaPersistent, b: Budget) -> tuple[str, ...]:
-    slabs = slabs_of(b.spec)
+    slabs = slabs_of(s)
     each = f"{slabs} slabs of {SLAB_M} x {s.tile.n}" if slabs > 1 else f"{SLAB_M} x {s.tile.n}"
     producer = {
         "none": "no producer: a thread of the first consumer loads",
@@ -118,52 +84,34 @@ def _structure(s: WgmmaPersistent, b: Budget) -> tuple[str, ...]:
     }[s.producer]
     along = "columns" if s.raster.along == "n" else "rows"
     cluster = f"{s.cluster.m} x {s.cluster.n} CTAs"
-    order = (
-        "Clusters take tiles in turn; where that pays, some tiles are cut in two, so that all end "
-        "together."
-        if s.scheduler == "wrap"
-        else "Clusters take tiles in turn."
+    cuts = (
+        "Where that pays, some tiles are cut in two, so that all clusters end together.",
+        "K is summed in one fixed order: equal inputs on the same device give equal bits.",
     )
-    bits = "on the same device " if s.scheduler == "wrap" else ""
+    whole = ("K is summed in one fixed order: equal inputs give equal bits.",)
     return (
         f"{b.threads // 32} warps: {s.consumers} consumer warpgroups of {each}, and {producer}.",
-        f"Resident clusters of {cluster}, one CTA per SM. {order}",
-        f"Cluster tiles run in groups of {s.raster.group} {along}.",
-        f"K is summed in one fixed order: equal inputs {bits}give equal bits.",
+        f"Resident clusters of {cluster}, one CTA per SM, take cluster tiles in turn, in groups of",
+        f"{s.raster.group} {along}.",
+        *(cuts if s.scheduler == "wrap" else whole),
     )
 
 
 def _constants(spec: KernelSpec, b: Budget) -> tuple[Constant, ...]:
     s = spec.schedule_as(WgmmaPersistent)
-    assert isinstance(s.stages, int)
-    a_bytes, b_bytes = b.smem["A ring"] // s.stages, b.smem["B ring"] // s.stages
-    row_bytes = s.tile.k * dtype(spec.gemm.a.dtype).bytes
     size = dtype(spec.gemm.d.dtype).bytes
     along = {"n": "cluster tile columns", "m": "cluster tile rows"}[s.raster.along]
-    slabs, cluster = slabs_of(spec), s.cluster.m * s.cluster.n
-    accumulators = b.role("consumer").accumulators // slabs
-    consumer_rows = slabs * SLAB_M
+    slabs = slabs_of(s)
+    between = _rows_offset(s, b.box("a"), slabs * SLAB_M)
+    order = "consumers first, then the producer" if s.producer != "none" else "all consumers"
     rows = [
-        Constant("kTileM", s.tile.m, "rows of D per CTA"),
-        Constant("kTileN", s.tile.n, "columns of D per CTA"),
-        Constant(
-            "kTileK", s.tile.k, f"K elements per stage: {row_bytes} bytes of {spec.gemm.a.dtype}"
-        ),
+        *tile_constants(spec),
         Constant("kConsumers", s.consumers, "warpgroups that multiply"),
         Constant("kSlabM", SLAB_M, "rows of one wgmma"),
         Constant("kSlabs", slabs, "of each consumer"),
-        Constant(
-            "kConsumerA",
-            _rows_offset(s, b.box("a"), consumer_rows),
-            "elements of a stage of A between two consumers",
-        ),
-        Constant("kStages", s.stages, "depth of the A/B ring"),
-        Constant("kStageBytes", b.stage_bytes, f"A {a_bytes} + B {b_bytes}"),
-        Constant(
-            "kAccRegisters",
-            accumulators,
-            f"{SLAB_M} x {s.tile.n} {spec.gemm.accumulator} per warpgroup",
-        ),
+        Constant("kConsumerA", between, "elements of a stage of A between two consumers"),
+        *ring_constants(spec, b),
+        *accumulator_constants(spec, b),
         Constant("kPanelM", WARP_ROWS, "rows of a slab that one warp holds"),
         Constant("kPanelN", STORE_BOX_N, f"columns of one TMA store: {STORE_BOX_N * size} bytes"),
         Constant("kSlabPanels", s.tile.n // STORE_BOX_N, "panels of a warp in one slab"),
@@ -174,16 +122,10 @@ def _constants(spec: KernelSpec, b: Budget) -> tuple[Constant, ...]:
         Constant("kStoreBuffers", s.epilogue.store_buffers, "panel-sized staging buffers per warp"),
         Constant("kRasterGroup", s.raster.group, f"{along} that run side by side"),
         Constant("kWarpgroup", b.arch.warpgroup_threads, "threads that issue one wgmma"),
-        Constant(
-            "kThreads",
-            b.threads,
-            "consumers first" + (", then the producer" if s.producer != "none" else ""),
-        ),
-        Constant(
-            "kSmemBytes", b.smem.total, f"{b.smem.total - b.smem['padding']} used, the rest padding"
-        ),
+        Constant("kThreads", b.threads, order),
+        smem_constant(b),
     ]
-    if cluster > 1:
+    if s.cluster.m * s.cluster.n > 1:
         rows += _cluster_constants(s, b)
     return tuple(rows)
 
@@ -224,15 +166,16 @@ def _loads(s: WgmmaPersistent, box: TmaBox, extent: int, parts: int) -> tuple[Lo
     extent  rows of the operand in the CTA's tile, of which the CTA loads 1 / parts
     """
     rows = extent // parts
+    first = {"a": "row", "b": "col"}[box.operand] + (f"_{box.operand}" if parts > 1 else "")
     loads = []
     if box.inner_axis == "k":
         for k in range(0, s.tile.k, box.inner):
             for row in range(0, rows, box.outer):
                 offset = k * extent + row * box.inner
-                loads.append(Load(box.operand, None, offset, row, k, k_is_inner=True))
+                loads.append(Load(box.operand, first, None, offset, row, k, k_is_inner=True))
     else:
         for row in range(0, rows, box.inner):
-            loads.append(Load(box.operand, None, row * s.tile.k, row, 0, k_is_inner=False))
+            loads.append(Load(box.operand, first, None, row * s.tile.k, row, 0, k_is_inner=False))
     return tuple(loads)
 
 
@@ -243,42 +186,37 @@ def _steps(spec: KernelSpec, b: Budget) -> tuple[SlabStep, ...]:
     return tuple(
         SlabStep(
             slab,
-            slab * slab_units + advance(b, "a", s.tile.m, k),
-            advance(b, "b", s.tile.n, k),
+            slab * slab_units + advance(b, "a", s.tile.m, 0, k),
+            advance(b, "b", s.tile.n, 0, k),
             first=k == 0,
         )
         for k in range(0, s.tile.k, MMA_K)
-        for slab in range(slabs_of(spec))
+        for slab in range(slabs_of(s))
     )
 
 
 def _barriers(b: Budget) -> tuple[BarrierInit, ...]:
     s = b.spec.schedule_as(WgmmaPersistent)
     empty = "kConsumers * kPeers" if s.cluster.m * s.cluster.n > 1 else "kConsumers"
-    arrivals = {"full": "1", "empty": empty}
-    return tuple(
-        BarrierInit(x.name, "kStages", arrivals[x.name], arriver=x.arriver) for x in b.barriers
-    )
+    return barrier_inits(b, {"full": ("kStages", "1"), "empty": ("kStages", empty)})
 
 
 def _problem(spec: KernelSpec) -> tuple[ProblemField, ...]:
-    s = spec.schedule_as(WgmmaPersistent)
-    fields = [
-        *output_fields(spec),
-        count("k_tiles", "tiles(k, kTileK)", "K in tiles of kTileK, rounded up"),
-        count("tiles_m", "grid.tiles_m", "M in cluster tiles, rounded up"),
-        count("tiles_n", "grid.tiles_n", "N in cluster tiles, rounded up"),
-        TMA_STORE,
-    ]
-    if s.scheduler == "wrap":
-        fields += [
-            ProblemField(
-                "int", "share", "i4", "grid.share", "K tiles of a cluster; 0: no tile is cut"
-            ),
-            ProblemField("uint32_t*", "flags", "u8", "grid.flags(workspace)", "a part is there"),
-            ProblemField("uint4*", "parts", "u8", "grid.parts(workspace)", "first halves of tiles"),
-        ]
-    return tuple(fields)
+    fields = problem_fields(
+        spec,
+        stores_by_tma=True,
+        tiles=("grid.tiles_m", "grid.tiles_n"),
+        what=("cluster tiles", "cluster tiles"),
+    )
+    if spec.schedule_as(WgmmaPersistent).scheduler != "wrap":
+        return fields
+    share = "K tiles of a cluster; 0: no tile is cut"
+    return (
+        *fields,
+        ProblemField("int", "share", "i4", "static_cast<int>(grid.share)", share),
+        ProblemField("uint32_t*", "flags", "u8", "grid.flags(workspace)", "1: a part is there"),
+        ProblemField("uint4*", "parts", "u8", "grid.parts(workspace)", "sums of cut tiles"),
+    )
 
 
 def _storage(spec: KernelSpec, b: Budget) -> tuple[Field, ...]:

@@ -67,7 +67,7 @@ def status_of(plan: KernelPlan, x: Arguments) -> str:
             return status
     if x.d == 0:
         return "d_null"
-    if x.d % plan.map_d.dtype.bytes:
+    if x.d % plan.d_type.bytes:
         return "d_unaligned"
     if x.m > 1 and x.ldd < x.n:
         return "ldd_too_small"
@@ -128,9 +128,15 @@ def stores_by_tma(plan: KernelPlan, x: Arguments) -> bool:
     TMA clips a load element by element but a store in units of 16 bytes: with N = 81 of a 16-bit
     type it writes 88 columns (seen on an H200). So N must be a whole number of units, too.
     """
-    if x.d % 16 or x.n % plan.map_d.multiple:
+    row = plan.map_d
+    if row is None or x.d % 16 or x.n % row.multiple:
         return False
-    return x.m == 1 or (x.ldd % plan.map_d.multiple == 0 and x.ldd < plan.map_d.max_ld)
+    return x.m == 1 or (x.ldd % row.multiple == 0 and x.ldd < row.max_ld)
+
+
+def stores_in_pairs(x: Arguments) -> bool:
+    """Whether two neighbouring 16-bit elements of D can be stored as one aligned word."""
+    return x.d % 4 == 0 and (x.m == 1 or x.ldd % 2 == 0)
 
 
 def problem_values(plan: KernelPlan, x: Arguments, grid: Grid) -> dict[str, int | float]:
@@ -144,6 +150,7 @@ def problem_values(plan: KernelPlan, x: Arguments, grid: Grid) -> dict[str, int 
         "tiles_m": grid.tiles_m,
         "tiles_n": grid.tiles_n,
         "tma_store": int(stores_by_tma(plan, x)),
+        "pair_store": int(stores_in_pairs(x)),
         "share": grid.share,
         "flags": x.workspace,
         "parts": x.workspace + grid.flag_bytes,

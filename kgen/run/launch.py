@@ -187,10 +187,8 @@ class Kernel:
         """Raises DeviceError when the current device cannot run the plan's target."""
         cupy = require_device(plan)
         if plan.is_oversized:
-            raise DeviceError(
-                f"{plan.name} needs {plan.smem_bytes} bytes of shared memory, which only its C "
-                "launcher can ask for: cupy knows no oversized mode"
-            )
+            what = f"{plan.smem_bytes} bytes of shared memory; cupy knows no oversized mode"
+            raise DeviceError(f"{plan.name} needs its C launcher, for {what}")
         self.plan = plan
         self._function = cupy.RawModule(path=str(cubin)).get_function(plan.name)
         self._function.max_dynamic_shared_size_bytes = plan.smem_bytes
@@ -221,7 +219,8 @@ class Kernel:
         require_workspace(plan, x, grid)
         maps = [encode_map(row, x) if x.k else ZERO_MAP for row in plan.input_maps]
         maps += [encode_scale_map(row, x) if x.k else ZERO_MAP for row in plan.scale_maps]
-        maps.append(encode_map(plan.map_d, x) if stores_by_tma(plan, x) else ZERO_MAP)
+        if plan.map_d:
+            maps.append(encode_map(plan.map_d, x) if stores_by_tma(plan, x) else ZERO_MAP)
         arguments = (*maps, problem_record(plan, x, grid))
         launch = OverlappingLaunch if plan.pdl else Launch
         return launch(self._function, grid.ctas, plan.threads, plan.smem_bytes, arguments)

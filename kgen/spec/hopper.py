@@ -7,16 +7,23 @@ from typing import Annotated, Literal
 from pydantic import Field, Strict
 
 from kgen.spec.base import L2, Model, Raster, Registers, Tile, Whole
+from kgen.spec.single_role import WgmmaSingle
 from kgen.spec.units import ByteSize
 
 
 class TmaTurns(Model):
     """Consumers take turns in slab-sized buffers; the producer drains each with TMA stores."""
 
-    kind: Literal["tma_turns"] = Field("tma_turns", description="How D leaves the CTA.")
+    kind: Literal["tma_turns"] = Field(description="How D leaves the CTA.")
     store_buffers: Annotated[int, Field(ge=1, le=8)] = Field(
         1, description="Slab-sized staging buffers."
     )
+
+
+class Direct(Model):
+    """Every consumer stores its part of D from registers, masked at the edges."""
+
+    kind: Literal["direct"] = Field(description="How D leaves the CTA.")
 
 
 class WgmmaWs(Model):
@@ -53,7 +60,11 @@ class WgmmaWs(Model):
     )
     raster: Raster = Raster()  # pyright: ignore[reportCallIssue]
     l2: L2 = L2()  # pyright: ignore[reportCallIssue]
-    epilogue: TmaTurns = TmaTurns()  # pyright: ignore[reportCallIssue]
+    epilogue: TmaTurns | Direct = Field(
+        TmaTurns(kind="tma_turns"),  # pyright: ignore[reportCallIssue]
+        discriminator="kind",
+        description="How D leaves the CTA, and what that takes.",
+    )
 
 
 class Cluster(Model):
@@ -130,5 +141,5 @@ class WgmmaPersistent(Model):
     epilogue: TmaPerWarp = TmaPerWarp()  # pyright: ignore[reportCallIssue]
 
 
-WgmmaSchedule = WgmmaWs | WgmmaPersistent
+WgmmaSchedule = WgmmaWs | WgmmaSingle | WgmmaPersistent
 """The schedules that multiply with wgmma."""

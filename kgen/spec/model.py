@@ -16,6 +16,7 @@ from kgen.spec.base import Model, Whole
 from kgen.spec.blackwell import Tcgen05Ws, Tcgen05WsSplit
 from kgen.spec.hopper import WgmmaPersistent, WgmmaWs
 from kgen.spec.names import KernelName
+from kgen.spec.single_role import MmaSync, WgmmaSingle
 
 Target = Literal["sm_90a", "sm_100a", "sm_103a", "sm_107a"]
 assert set(get_args(Target)) == set(ARCHS), "Target must list every architecture of arch.py"
@@ -65,9 +66,12 @@ class Gemm(Model):
 
 
 Schedule = Annotated[
-    WgmmaWs | WgmmaPersistent | Tcgen05Ws | Tcgen05WsSplit, Field(discriminator="kind")
+    WgmmaWs | WgmmaPersistent | WgmmaSingle | MmaSync | Tcgen05Ws | Tcgen05WsSplit,
+    Field(discriminator="kind"),
 ]
 """The schedules, told apart by `kind`."""
+
+HopperSchedule = WgmmaWs | WgmmaPersistent | WgmmaSingle | MmaSync
 
 Kind = TypeVar("Kind", bound=Model)
 
@@ -98,8 +102,14 @@ class KernelSpec(Model):
     name: KernelName
     target: Target = Field(description="Compilation target, suffix included.")
     gemm: Gemm
-    schedule: Schedule
+    schedule: Schedule = Field(description="How the kernel computes it; the fields of its kind.")
     verify: Verify = Verify()  # pyright: ignore[reportCallIssue]
+
+    @property
+    def hopper(self) -> HopperSchedule:
+        """The schedule, which the caller knows to be one of Hopper's."""
+        assert not isinstance(self.schedule, Tcgen05Ws | Tcgen05WsSplit)
+        return self.schedule
 
     def schedule_as(self, kind: type[Kind]) -> Kind:
         """The schedule, which the caller knows to be of this kind."""

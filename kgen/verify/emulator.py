@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kgen.budget.ring import MBARRIER_BYTES
 from kgen.emu import Judgement, Launch, Report, emulate, judge, load_program
 from kgen.emu.api import DEFAULT_SCHEDULES
 from kgen.emu.launch import (
@@ -89,8 +90,10 @@ def launch_of(
     x = Arguments(
         ALIGNED, ALIGNED, ALIGNED, shape.m, shape.n, shape.k, shape.lda, shape.ldb, shape.ldd
     )
-    present = [row for row in plan.maps if x.k > 0 or row.operand == "d"]
-    arrays = [_array(plan, row, shape, seed + i) for i, row in enumerate(present)]
+    arrays = []
+    if x.k > 0:
+        arrays = [_input(plan, row, shape, seed + i) for i, row in enumerate(plan.input_maps)]
+    arrays.append(_output(plan, shape))
     maps: list[Argument] = []
     for row in plan.maps:
         used = stores_by_tma(plan, x) if row.operand == "d" else x.k > 0
@@ -129,16 +132,28 @@ def _members(plan: KernelPlan, x: Arguments, grid: Grid) -> tuple[Pointer | Scal
     )
 
 
-def _array(plan: KernelPlan, row: MapRow, x: Shape, seed: int) -> Array:
+def _input(plan: KernelPlan, row: MapRow, x: Shape, seed: int) -> Array:
     largest = 2 if 4 * x.k <= EXACT_SUM else 1
     return Array(
         name=row.operand,
         dtype=row.dtype.name,
         shape=(getattr(x, row.outer), getattr(x, row.inner)),
-        fill=Poison() if row.operand == "d" else Integers(-largest, largest, seed),
+        fill=Integers(-largest, largest, seed),
         row_stride=leading_dimension(plan, row, x),
         guard_bytes=GUARD_BYTES,
-        role="out" if row.operand == "d" else "in",
+        role="in",
+    )
+
+
+def _output(plan: KernelPlan, x: Shape) -> Array:
+    return Array(
+        name="d",
+        dtype=plan.d_type.name,
+        shape=(x.m, x.n),
+        fill=Poison(),
+        row_stride=x.ldd,
+        guard_bytes=GUARD_BYTES,
+        role="out",
     )
 
 
@@ -158,7 +173,7 @@ def _tensor_map(plan: KernelPlan, row: MapRow, x: Shape) -> TensorMap:
 
 def expected(plan: KernelPlan, launch: Launch) -> np.ndarray:
     """Bits of D = A @ B.T, rounded once to D's type. Shape (M, N), unsigned."""
-    output = plan.map_d.dtype.name
+    output = plan.d_type.name
     m, n = launch.array("d").shape
     product = np.zeros((m, n), "float32")
     if any(array.name == "a" for array in launch.arrays):
@@ -210,6 +225,10 @@ def _judge(plan: KernelPlan, launch: Launch, shape: Shape, report: Report) -> Em
 
 def ring_offsets(plan: KernelPlan) -> set[int]:
     """Shared-memory offsets of the mbarriers that are reused: full and empty of every stage."""
-    smem = plan.budget.smem
-    first = smem.offset("mbarriers")
-    return {first + 8 * i for i in range(2 * plan.constant("kStages"))}
+    b = plan.budget
+    found, offset = set(), b.smem.offset("mbarriers")
+    for row in b.barriers:
+        if row.name in ("full", "empty"):
+            found |= {offset + MBARRIER_BYTES * i for i in range(row.count)}
+        offset += MBARRIER_BYTES * row.count
+    return found

@@ -33,7 +33,7 @@ def tile_of(plan: KernelPlan) -> Tile:
         *plan.tile,
         stages=plan.stages,
         operand_bytes=plan.map_a.dtype.bytes,
-        output_bytes=plan.map_d.dtype.bytes,
+        output_bytes=plan.d_type.bytes,
         cluster_m=plan.cluster_tile[0] // plan.tile[0],
         cluster_n=plan.cluster_tile[1] // plan.tile[1],
         resident=plan.resident is not None,

@@ -202,7 +202,7 @@ def emulator_shapes(tile: Tile) -> tuple[Shape, ...]:
     _checked(tile)
     k = tile.k + tile.k_step
     tall = shape(tile, tile.m + 1, 9, k, "two tiles down, the last row alone; ldd is odd")
-    wide = shape(tile, 9, tile.n + 1, k, "two tiles across, the last column alone; ldd is odd")
+    wide = shape(tile, tile.m, tile.n + 1, k, "two tiles, the last column alone; ldd is odd")
     four = shape(tile, tile.m + 1, tile.n + tile.n_step, k, "four tiles, three of them cut")
     found = [
         *_empty(tile),

@@ -8,9 +8,10 @@ from variants import VARIANTS, variant
 from kgen.api import build, load_spec, lower
 from kgen.paths import data_folder
 from kgen.plan import KernelPlan
-from kgen.spec.hopper import WgmmaSchedule
+from kgen.spec.hopper import WgmmaWs
+from kgen.spec.single_role import MmaSync
 
-SPECS = sorted((data_folder("specs") / "hopper").glob("*.yaml"))  # others: test_tcgen05
+SPECS = sorted(p for p in data_folder("specs").rglob("*.yaml") if ".sweep" not in p.suffixes)
 
 
 def _registers_match_the_budget(plan: KernelPlan) -> None:
@@ -20,8 +21,9 @@ def _registers_match_the_budget(plan: KernelPlan) -> None:
     assert kernel.stack_bytes == 0
     estimate = max(role.registers for role in plan.budget.roles)
     schedule = plan.budget.spec.schedule
-    assert isinstance(schedule, WgmmaSchedule)
-    if schedule.producer == "warp":
+    if isinstance(schedule, MmaSync):  # ptxas may load fragments early
+        assert -10 <= kernel.registers - estimate <= 40, (kernel.registers, estimate)
+    elif not isinstance(schedule, WgmmaWs) or schedule.producer == "warp":
         assert abs(kernel.registers - estimate) <= 24, (kernel.registers, estimate)
 
 

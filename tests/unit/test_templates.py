@@ -9,8 +9,10 @@ import pytest
 from blackwell import VARIANTS, variant
 from jinja2 import Environment, nodes
 
+from kgen.check import find_specs
 from kgen.plan import lower
 from kgen.render import _wrapper_library, render
+from kgen.spec import load_spec
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 FILES = sorted(p.relative_to(TEMPLATES).as_posix() for p in TEMPLATES.rglob("*.j2"))
@@ -156,12 +158,12 @@ def test_every_wrapper_is_used_by_some_spec(plan_of, f32):
         {**f32, "producer: warp": "producer: warpgroup"},
         {**f32, "d: {dtype: f16": "d: {dtype: bf16"},
     ]
+    plans = [plan_of(changes) for changes in variants]
+    plans += [lower(variant(name)) for name in VARIANTS]
+    plans += [lower(load_spec(path)) for path in find_specs([TEMPLATES.parent / "specs"])]
     used: set[str] = set()
-    for changes in variants:
-        source = render(plan_of(changes)).source
-        used |= set(re.findall(r"__forceinline__ \w+ (\w+)\(", source))
-    for name in VARIANTS:
-        source = render(lower(variant(name))).source
+    for plan in plans:
+        source = render(plan).source
         used |= set(re.findall(r"__forceinline__ \w+ (\w+)\(", source))
     library = {n for n in _wrapper_library() if n != "registers"}
     assert library <= used

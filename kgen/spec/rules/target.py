@@ -11,11 +11,11 @@ from kgen.spec.model import KernelSpec
 
 def rules(spec: KernelSpec) -> Iterator[Violation]:
     """The target must have the instructions that the schedule is named for."""
-    family = spec.schedule.kind.partition("_")[0]
+    family = "tcgen05" if spec.schedule.kind.startswith("tcgen05") else "wgmma"
     if ARCHS[spec.target].family != family:
         fitting = ", ".join(a.target for a in ARCHS.values() if a.family == family)
         yield Violation(
             ("target",),
-            f"{spec.target} has no {family}, which {spec.schedule.kind} multiplies with; "
-            f"{family} runs on {fitting}",
+            f"{spec.target} has no {family}, which {spec.schedule.kind} is made for; "
+            f"that runs on {fitting}",
         )

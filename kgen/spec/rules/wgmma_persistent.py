@@ -8,13 +8,11 @@ from kgen.spec.hopper import WgmmaPersistent
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
 from kgen.spec.rules.wgmma import (
-    MMA_K,
-    SLAB_M,
     STORE_BOX_N,
     operand_rules,
     register_rules,
     stage_rules,
-    swizzle_rules,
+    tile_rules,
 )
 
 WARPS = 4  # of a consumer; each signals one of the CTAs that load into its ring
@@ -24,33 +22,11 @@ def rules(spec: KernelSpec) -> Iterator[Violation]:
     """Every rule of the schedule that `spec` breaks."""
     s = spec.schedule_as(WgmmaPersistent)
     yield from operand_rules(spec)
-    yield from _tile(s)
-    yield from swizzle_rules(spec, s)
+    yield from tile_rules(spec, s, STORE_BOX_N, "one TMA store")
     yield from _cluster(spec, s)
     yield from stage_rules(s)
     yield from register_rules(s)
     yield from _epilogue(spec, s)
-
-
-def _tile(s: WgmmaPersistent) -> Iterator[Violation]:
-    tile = s.tile
-    if tile.m % (s.consumers * SLAB_M):
-        yield Violation(
-            ("schedule", "tile", "m"),
-            f"{tile.m} rows for {s.consumers} consumers; each owns whole slabs of {SLAB_M} rows, "
-            f"so tile.m must be a multiple of {s.consumers * SLAB_M}",
-        )
-    if tile.n % STORE_BOX_N or tile.n > 256:
-        yield Violation(
-            ("schedule", "tile", "n"),
-            f"{tile.n} columns; must be a multiple of {STORE_BOX_N} (one TMA store) "
-            "up to 256 (one wgmma)",
-        )
-    if tile.k % MMA_K:
-        yield Violation(
-            ("schedule", "tile", "k"),
-            f"{tile.k} elements; must be a multiple of {MMA_K} (one wgmma)",
-        )
 
 
 def _cluster(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
