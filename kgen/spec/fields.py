@@ -82,7 +82,7 @@ _KNOWN_STRANGERS = {
 def _strangers(data: Any) -> dict[str, str]:
     schedule = data.get("schedule") if isinstance(data, dict) else None
     kind = schedule.get("kind") if isinstance(schedule, dict) else None
-    return _KNOWN_STRANGERS[str(kind).startswith("tcgen05")]
+    return _KNOWN_STRANGERS[_is_tcgen05(kind)]
 
 
 def unknown_key(data: Any, path: FieldPath, value: Any) -> str:
@@ -120,9 +120,16 @@ def _other_kinds(
     value = data
     for depth, name in enumerate(parent, 1):
         at, value = parent[:depth], value[name]
-        others = tuple(k for k in kinds_at(at, data) if _legal_if(data, at, k, (*parent, key)))
+        kind = str(value.get("kind")) if isinstance(value, dict) else ""
+        # A kind for other targets would not help.
+        kinds = (k for k in kinds_at(at, data) if _is_tcgen05(k) == _is_tcgen05(kind))
+        others = tuple(k for k in kinds if _legal_if(data, at, k, (*parent, key)))
         if others:
-            yield at, str(value.get("kind")), others
+            yield at, kind, others
+
+
+def _is_tcgen05(kind: object) -> bool:
+    return str(kind).startswith("tcgen05")
 
 
 def _legal_if(data: Any, at: Names, kind: str, path: Names) -> bool:
