@@ -22,7 +22,7 @@ from kgen.verify.problem import tile_of
 from kgen.verify.shapes import shape
 
 WORKERS = 2
-MUTATED = ("v6", "bf16_f32acc")
+MUTATED = ("v0", "v2", "v6", "bf16_f32acc")
 MUTANT_SCHEDULES = ("latestore", "early", "random:5")
 TARGET = 0.95
 MAX_STEPS = 400_000  # many times what a sound run takes; an endless mutant stops here

@@ -32,11 +32,11 @@ class _Family:
 
 _FAMILIES: dict[str, _Family] = {
     "mma_sync": _Family(mma_sync_budget, mma_sync_limits, mma_sync_changes),
+    "tcgen05_ws": _Family(tcgen05_budget, tcgen05_limits, tcgen05_changes),
+    "tcgen05_ws_split": _Family(tcgen05_budget, tcgen05_limits, tcgen05_changes),
     "wgmma_persistent": _Family(wgmma_persistent_budget, wgmma_persistent_limits, wgmma_changes),
     "wgmma_single": _Family(wgmma_single_budget, wgmma_single_limits, wgmma_changes),
     "wgmma_ws": _Family(wgmma_ws_budget, wgmma_ws_limits, wgmma_changes),
-    "tcgen05_ws": _Family(tcgen05_budget, tcgen05_limits, tcgen05_changes),
-    "tcgen05_ws_split": _Family(tcgen05_budget, tcgen05_limits, tcgen05_changes),
 }
 
 

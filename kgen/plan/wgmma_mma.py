@@ -84,7 +84,8 @@ def k_step_note(b: Budget) -> str:
         else f"{MMA_K} rows of {b.box(x).swizzle_bytes} bytes"
         for x in ("a", "b")
     }
-    return f"Each wgmma takes {MMA_K} of K, {' or '.join(sorted(ways))}; offsets in 16-byte units."
+    units = "offsets in 16-byte units" if len(ways) == 1 else "units of 16 bytes"
+    return f"Each wgmma takes {MMA_K} of K, {' or '.join(sorted(ways))}; {units}."
 
 
 def advance(b: Budget, operand: str, rows: int, row: int, k: int) -> int:

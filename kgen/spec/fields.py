@@ -60,36 +60,30 @@ def _in_use(models: list[type[BaseModel]], value: Any) -> list[type[BaseModel]]:
     return [m for m in models if kind in _kinds_of(m)] or models
 
 
-# Keys that other targets, other tools or other units would suggest: for tcgen05, and for the rest.
+# Keys that other targets, other tools or other units would suggest, for each family.
 _KNOWN_STRANGERS = {
-    True: {
-        "mma_k": "write the K of one MMA in bytes, as mma.k_bytes; {value} bytes are {value} "
-        "elements of 8 bits and {bytes} of 4, {value} elements are {value} bytes of 8 bits and "
-        "{elements} of 4",
-        "consumers": "tcgen05 multiplies in one thread; there are no consumer warpgroups",
-        "smem_limit": "it is smem.limit here, with a unit",
-    },
-    False: {
+    "wgmma": {
         "mma_k": "the K of one wgmma is fixed at 32 bytes (16 elements of f16 or bf16), so there "
         "is no field; {value} bytes would be {elements} elements of f16, {value} elements would be "
         "{bytes} bytes",
         "collector": "a collector belongs to tcgen05; wgmma has none",
         "tmem": "tensor memory belongs to tcgen05; wgmma accumulates in registers",
     },
+    "tcgen05": {
+        "mma_k": "write the K of one MMA in bytes, as mma.k_bytes; {value} bytes are {value} "
+        "elements of 8 bits and {bytes} of 4, {value} elements are {value} bytes of 8 bits and "
+        "{elements} of 4",
+        "consumers": "tcgen05 multiplies in one thread; there are no consumer warpgroups",
+        "smem_limit": "it is smem.limit here, with a unit",
+    },
 }
-
-
-def _strangers(data: Any) -> dict[str, str]:
-    schedule = data.get("schedule") if isinstance(data, dict) else None
-    kind = schedule.get("kind") if isinstance(schedule, dict) else None
-    return _KNOWN_STRANGERS[_is_tcgen05(kind)]
 
 
 def unknown_key(data: Any, path: FieldPath, value: Any) -> str:
     """What to say of a key that the schema does not have at `path` of a file's data."""
     key = str(path[-1])
     parent = tuple(p for p in path[:-1] if isinstance(p, str))
-    strangers = _strangers(data)
+    strangers = _KNOWN_STRANGERS.get(_family_of(data), {})
     if key in strangers:
         number = value if isinstance(value, int) else 0
         text = strangers[key]
@@ -111,6 +105,13 @@ def unknown_key(data: Any, path: FieldPath, value: Any) -> str:
     return f"unknown key, known here: {', '.join(siblings) or 'none'}"
 
 
+def _family_of(data: Any) -> str:
+    """The MMA family of a file's schedule, by the first word of its kind."""
+    schedule = data.get("schedule") if isinstance(data, dict) else None
+    kind = schedule.get("kind") if isinstance(schedule, dict) else None
+    return str(kind).partition("_")[0]
+
+
 def _other_kinds(
     data: Any, parent: Names, key: str
 ) -> Iterator[tuple[Names, str, tuple[str, ...]]]:
@@ -120,16 +121,9 @@ def _other_kinds(
     value = data
     for depth, name in enumerate(parent, 1):
         at, value = parent[:depth], value[name]
-        kind = str(value.get("kind")) if isinstance(value, dict) else ""
-        # A kind for other targets would not help.
-        kinds = (k for k in kinds_at(at, data) if _is_tcgen05(k) == _is_tcgen05(kind))
-        others = tuple(k for k in kinds if _legal_if(data, at, k, (*parent, key)))
+        others = tuple(k for k in kinds_at(at, data) if _legal_if(data, at, k, (*parent, key)))
         if others:
-            yield at, kind, others
-
-
-def _is_tcgen05(kind: object) -> bool:
-    return str(kind).startswith("tcgen05")
+            yield at, str(value.get("kind")), others
 
 
 def _legal_if(data: Any, at: Names, kind: str, path: Names) -> bool:

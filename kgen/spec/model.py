@@ -71,8 +71,6 @@ Schedule = Annotated[
 ]
 """The schedules, told apart by `kind`."""
 
-HopperSchedule = WgmmaWs | WgmmaPersistent | WgmmaSingle | MmaSync
-
 Kind = TypeVar("Kind", bound=Model)
 
 Dimension = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -104,12 +102,6 @@ class KernelSpec(Model):
     gemm: Gemm
     schedule: Schedule = Field(description="How the kernel computes it; the fields of its kind.")
     verify: Verify = Verify()  # pyright: ignore[reportCallIssue]
-
-    @property
-    def hopper(self) -> HopperSchedule:
-        """The schedule, which the caller knows to be one of Hopper's."""
-        assert not isinstance(self.schedule, Tcgen05Ws | Tcgen05WsSplit)
-        return self.schedule
 
     def schedule_as(self, kind: type[Kind]) -> Kind:
         """The schedule, which the caller knows to be of this kind."""

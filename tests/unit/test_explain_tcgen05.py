@@ -44,7 +44,8 @@ def test_rubin_nvfp4_2x1_in_full():
         "  5 stages: 320512 bytes here (313 KiB), 314 KiB there; both grow by 56 KiB a stage",
         "  beyond the ring: here 33792 bytes, 32768 of D staging and 1024 of barriers and padding;",
         "  there 34816 bytes, whose split is not published",
-        "resident clusters of 2 x 1 CTAs, as many as the device holds; cluster tile 512 x 256",
+        "as many clusters of 2 x 1 CTAs as the device holds, each takes every n-th of",
+        "ceil(M / 512) x ceil(N / 256) cluster tiles; raster groups of 8 along n",
         "Built, not run on hardware.",
     ):
         assert line in text, line

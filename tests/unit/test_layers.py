@@ -25,9 +25,6 @@ ORDER = [
     {
         "check",
         "explain",
-        "explain_persistent",
-        "explain_single",
-        "explain_tcgen05",
         "shipped",
         "api",
         "doctor",
@@ -37,12 +34,7 @@ ORDER = [
 ]
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 # The last row may import each other only where named; each of these stays on its own otherwise.
-NEIGHBOURS = {
-    ("doctor", "api"),
-    ("explain", "explain_persistent"),
-    ("explain", "explain_single"),
-    ("explain", "explain_tcgen05"),
-}
+NEIGHBOURS = {("doctor", "api")}
 # These run on a laptop: no GPU library, no torch, no compiler.
 LIGHT = {name for name, rank in RANK.items() if rank <= RANK["render"]} | {"emu"}
 HEAVY = {"cupy", "torch", "cuda", "nvidia", "pynvml"}

@@ -13,6 +13,7 @@ from kgen.spec.hopper import WgmmaWs
 from kgen.spec.tree import LONGEST_FILE
 
 TARGETS = "is not one of sm_90a, sm_100a, sm_103a or sm_107a"
+KINDS = "is not one of wgmma_ws, wgmma_persistent, tcgen05_ws, tcgen05_ws_split"
 
 
 def first_line(text: str) -> str:

@@ -13,7 +13,7 @@ from blackwell import variant, variant_text
 from kgen.budget import budget
 from kgen.budget.tcgen05 import Tcgen05Budget
 from kgen.errors import BudgetError, SpecError
-from kgen.explain_tcgen05 import published
+from kgen.explain.tcgen05 import published
 from kgen.spec import parse_spec
 
 

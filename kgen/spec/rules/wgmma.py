@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kgen.dtypes import dtype
-from kgen.spec.hopper import WgmmaPersistent, WgmmaSchedule, WgmmaWs
+from kgen.spec.hopper import HopperSchedule, WgmmaPersistent, WgmmaSchedule, WgmmaWs
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
 
 SLAB_M = 64  # rows of one wgmma; a consumer owns one slab or more
 STORE_BOX_N = 64  # columns of one TMA store: one 128-byte swizzle row of a 16-bit type
-SIXTEEN_BITS = ("f16", "bf16")
 MMA_N = 8  # columns: every wgmma has a multiple
 N_MAJOR_STEP = 64  # columns in a 128-byte row of 16-bit operands
+SIXTEEN_BITS = ("f16", "bf16")
 MMA_K = 16  # K elements of one wgmma of 16-bit operands
 WIDEST_N = 256  # columns of one wgmma
 
@@ -87,7 +87,8 @@ def tile_rules(spec: KernelSpec, s: WgmmaSchedule, stored: int, why: str) -> Ite
 
 def swizzle_rules(spec: KernelSpec) -> Iterator[Violation]:
     """A K-major row of a stage holds whole rows of the swizzle."""
-    swizzle = spec.hopper.swizzle_bytes
+    assert isinstance(spec.schedule, HopperSchedule)
+    swizzle = spec.schedule.swizzle_bytes
     if swizzle == "auto":
         return
     row = spec.schedule.tile.k * dtype(spec.gemm.a.dtype).bytes

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from kgen import explain_persistent, explain_single, explain_tcgen05
 from kgen.budget import Budget
 from kgen.budget.ring import a_stage, b_stage, stages_of
 from kgen.budget.tcgen05 import Tcgen05Budget
+from kgen.explain import persistent, single_role, tcgen05
 from kgen.plan import KernelPlan
 from kgen.spec.base import Raster
 from kgen.spec.hopper import TmaTurns, WgmmaPersistent, WgmmaWs
@@ -19,7 +19,7 @@ from kgen.spec.single_role import SingleRole
 def data(plan: KernelPlan, digest: str) -> dict[str, Any]:
     """Everything that `text` shows, ready for JSON."""
     b = plan.budget
-    more = explain_tcgen05.data(b) if isinstance(b, Tcgen05Budget) else {}
+    more = tcgen05.data(b) if isinstance(b, Tcgen05Budget) else {}
     return {
         "name": plan.name,
         "target": plan.target,
@@ -79,13 +79,17 @@ def text(plan: KernelPlan, digest: str) -> str:
         "TMA boxes (elements, innermost first)",
         *_indent(_box_rows(b, plan)),
         "",
-        *([*explain_tcgen05.rows(b), ""] if isinstance(b, Tcgen05Budget) else ()),
+        *_family_rows(b),
         "grid",
         *_indent(_grid_rows(plan)),
         "",
         *picture(b),
     ]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _family_rows(b: Budget) -> list[str]:
+    return [*tcgen05.rows(b), ""] if isinstance(b, Tcgen05Budget) else []
 
 
 def _indent(rows: Any) -> list[str]:
@@ -117,12 +121,13 @@ def _barrier_rows(b: Budget) -> list[str]:
 
 def _box_rows(b: Budget, plan: KernelPlan) -> list[str]:
     wide = max(3, *(len(x.operand) + 1 for x in b.boxes))
-    maps = {m.operand: m for m in plan.maps}
     rows = [f"{'':<{wide}}{'box':<16}{'bytes':>7}{'swizzle':>9}   {'count':<14}stride rule"]
+    maps = {m.operand: m for m in plan.maps}
     for x in b.boxes:
         box = f"{x.inner_axis} {x.inner} x {x.outer_axis} {x.outer}"
         rule = "blocks of 512 bytes, no stride"
-        if map_ := maps.get(x.operand):
+        if x.operand in maps:
+            map_ = maps[x.operand]
             rule = f"{map_.ld} a multiple of {map_.multiple}"
         if x.operand == "d":
             storer = b.roles[0].name
@@ -137,13 +142,16 @@ def _box_rows(b: Budget, plan: KernelPlan) -> list[str]:
 def _grid_rows(plan: KernelPlan) -> list[str]:
     s = plan.budget.spec.schedule
     if isinstance(s, WgmmaPersistent):
-        return explain_persistent.grid_rows(plan)
-    if isinstance(plan.budget, Tcgen05Budget):
-        return explain_tcgen05.grid_rows(plan)
-    rows = [
-        f"one CTA per tile, grid.x = ceil(M / {plan.tile[0]}) x ceil(N / {plan.tile[1]}); "
-        f"cluster 1; {_raster(s.raster)}"
-    ]
+        return persistent.grid_rows(plan)
+    m, n = plan.cluster_tile
+    grid = f"ceil(M / {m}) x ceil(N / {n})"
+    rows = [f"one CTA per tile, grid.x = {grid}; cluster 1; {_raster(s.raster)}"]
+    if plan.resident:
+        size = " x ".join(map(str, plan.cluster))
+        rows = [
+            f"as many clusters of {size} CTAs as the device holds, each takes every n-th of",
+            f"{grid} cluster tiles; {_raster(s.raster)}",
+        ]
     for m, n, _ in plan.budget.spec.verify.shapes:
         w = asdict_wave(plan, m, n)
         rows.append(
@@ -161,12 +169,12 @@ def _raster(raster: Raster) -> str:
 
 def picture(b: Budget) -> list[str]:
     """Roles and ring, drawn from the budget."""
-    if isinstance(b.spec.schedule, SingleRole):
-        return explain_single.picture(b)
-    if isinstance(b.spec.schedule, WgmmaPersistent):
-        return explain_persistent.picture(b)
     if isinstance(b, Tcgen05Budget):
-        return explain_tcgen05.picture(b)
+        return tcgen05.picture(b)
+    if isinstance(b.spec.schedule, SingleRole):
+        return single_role.picture(b)
+    if isinstance(b.spec.schedule, WgmmaPersistent):
+        return persistent.picture(b)
     return _specialised(b)
 
 

@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Any
 
 from kgen.budget.tcgen05 import Tcgen05Budget, ring_depths
-from kgen.plan import KernelPlan
 from kgen.spec.blackwell import Tcgen05WsSplit
 from kgen.spec.rules.tcgen05 import schedule_of
 
@@ -88,26 +87,6 @@ def published(b: Tcgen05Budget) -> list[str]:
         f"{rest} of barriers and padding;",
         f"  there {theirs * 1024 - ring} bytes, whose split is not published",
     ]
-
-
-def grid_rows(plan: KernelPlan) -> list[str]:
-    """Clusters, and how the shapes that the spec names are dealt out on the largest device."""
-    raster = schedule_of(plan.budget.spec).raster
-    m, n = plan.cluster_tile
-    size = plan.cluster[0] * plan.cluster[1]
-    rows = [
-        f"resident clusters of {plan.cluster[0]} x {plan.cluster[1]} CTAs, as many as the device "
-        f"holds; cluster tile {m} x {n}",
-        f"raster groups of {raster.group} cluster tiles along {raster.along}; round robin",
-    ]
-    held = plan.budget.arch.sm_count // size
-    for rows_m, columns, _ in plan.budget.spec.verify.shapes:
-        tiles = -(-rows_m // m) * -(-columns // n)
-        rows.append(
-            f"{rows_m} x {columns}: {tiles} cluster tiles on at most {held} clusters = "
-            f"{tiles / held:.2f} turns"
-        )
-    return rows
 
 
 def picture(b: Tcgen05Budget) -> list[str]:
