@@ -37,6 +37,8 @@ def tile_of(plan: KernelPlan) -> Tile:
         cluster_m=plan.cluster_tile[0] // plan.tile[0],
         cluster_n=plan.cluster_tile[1] // plan.tile[1],
         resident=plan.resident is not None,
+        cuts=plan.resident is not None and plan.resident.least_saving is not None,
+        store_steps=plan.constant("kPanels") if getattr(plan, "deferred", False) else 1,
     )
 
 

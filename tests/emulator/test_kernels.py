@@ -22,6 +22,8 @@ from kgen.verify.shapes import shape
 
 SPECS = sorted(p for p in data_folder("specs").rglob("*.yaml") if ".sweep" not in p.suffixes)
 
+SEVERAL_TURNS = "three cluster tiles"  # of a resident grid
+
 
 def ptx_of(plan: KernelPlan) -> str:
     return build(plan, emit="ptx", line_info=True).data.decode()
@@ -46,6 +48,7 @@ def test_variants_are_clean_and_exact(name: str) -> None:
     shapes = [
         shape(tile, tile.m + 1, tile.n + 1, tile.k + 8, "cut in every direction"),
         shape(tile, tile.m, tile.n, min(2 * ring + 8, 1000), "two rings and a tail"),
+        *(s for s in shapes_of(plan) if s.why.startswith(SEVERAL_TURNS)),
     ]
     registers = build(plan).resources[0].registers
     cases, _ = verify_in_emulator(plan, ptx_of(plan), shapes, ("early", "random:1"), registers)
