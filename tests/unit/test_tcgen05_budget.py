@@ -210,7 +210,7 @@ def test_columns_that_do_not_fit_have_a_row_each_and_a_fix():
 @pytest.mark.parametrize(
     ("name", "changes", "what"),
     [
-        ("bf16", {"kind": "wgmma_ws"}, "schedule.mma: unknown key"),
+        ("bf16", {"kind": "wgmma_ws"}, "schedule.mma: misplaced key, it belongs to schedule.kind"),
         ("bf16", {"mma": {"m": 64, "n": 256}}, "leave 64 a CTA"),
         ("bf16", {"tile": {"m": 384, "n": 256, "k": 64}}, "must be mma.m, 128, or twice that"),
         ("bf16", {"tile": {"m": 128, "n": 256, "k": 48}}, "must be a multiple of 64, 128 bytes"),
@@ -242,7 +242,7 @@ def test_what_the_rules_refuse(name, changes, what):
     ("old", "new", "what"),
     [
         ("sm_100a", "sm_100", "the nearest is sm_100a"),
-        ("sm_100a", "sm_90a", "that runs on sm_100a, sm_103a, sm_107a"),
+        ("sm_100a", "sm_90a", "tcgen05 runs on sm_100a, sm_103a, sm_107a"),
         ('"f32"', '"f16"', "the tcgen05 schedules accumulate in f32"),
         ('"a": {\n   "dtype": "bf16"', '"a": {\n   "dtype": "e2m1"', "e2m1 takes block scales of"),
     ],
@@ -258,7 +258,7 @@ def test_targets_and_types_are_refused_with_what_would_do(old, new, what):
 
 def test_a_hopper_schedule_refuses_blackwell(v6):
     for target in ("sm_100a", "sm_103a", "sm_107a"):
-        with pytest.raises(SpecError, match="has no wgmma, which wgmma_ws is made for"):
+        with pytest.raises(SpecError, match="has no wgmma, which wgmma_ws multiplies with"):
             parse_spec(v6({"target: sm_90a": f"target: {target}"}))
     for change, what in (
         ({"a: {dtype: f16": "a: {dtype: e4m3"}, "e4m3; the wgmma schedules take f16 and bf16"),
