@@ -18,7 +18,10 @@ CLUSTERS = {(1, 1): cluster(1, 1), (2, 1): cluster(2, 1), (2, 2): cluster(2, 2)}
 
 @cache
 def plan(of=(2, 1), clusters="auto", scheduler="wrap"):
-    changes = {"clusters: auto": f"clusters: {clusters}", "scheduler: wrap": f"scheduler: {scheduler}"}
+    changes = {
+        "clusters: auto": f"clusters: {clusters}",
+        "scheduler: wrap": f"scheduler: {scheduler}",
+    }
     return plan_of(CLUSTERS[of] | changes)
 
 
@@ -26,9 +29,7 @@ def grid(tiles_m, tiles_n, k_tiles, resident, least=None, **kind):
     """A grid of this many cluster tiles, the last of each row and column cut."""
     p = plan(**kind)
     m, n = p.cluster_tile
-    return grid_of(
-        p, tiles_m * m - 3, tiles_n * n - 8, k_tiles * p.tile[2] - 5, resident, least
-    )
+    return grid_of(p, tiles_m * m - 3, tiles_n * n - 8, k_tiles * p.tile[2] - 5, resident, least)
 
 
 # --- by hand --------------------------------------------------------------------------------------
@@ -130,7 +131,9 @@ def test_cut_tiles_end_sooner_and_fit_the_workspace(problem, kind):
     whole = grid(*problem, of=kind, scheduler="round_robin")
     assert found.clusters <= resident
     turns_of_whole = -(-tiles_m * tiles_n // whole.clusters)
-    assert (whole.clusters - 1) * turns_of_whole < tiles_m * tiles_n <= whole.clusters * turns_of_whole
+    assert (
+        (whole.clusters - 1) * turns_of_whole < tiles_m * tiles_n <= whole.clusters * turns_of_whole
+    )
     if not found.share:
         assert found == whole
         return

@@ -210,7 +210,7 @@ def test_columns_that_do_not_fit_have_a_row_each_and_a_fix():
 @pytest.mark.parametrize(
     ("name", "changes", "what"),
     [
-        ("bf16", {"kind": "wgmma_ws"}, "schedule.mma: misplaced key, it belongs to schedule.kind"),
+        ("bf16", {"kind": "wgmma_ws"}, "schedule.mma: unknown key"),
         ("bf16", {"mma": {"m": 64, "n": 256}}, "leave 64 a CTA"),
         ("bf16", {"tile": {"m": 384, "n": 256, "k": 64}}, "must be mma.m, 128, or twice that"),
         ("bf16", {"tile": {"m": 128, "n": 256, "k": 48}}, "must be a multiple of 64, 128 bytes"),
