@@ -154,11 +154,6 @@ class KernelPlan:
         return self.maps[2] if len(self.maps) > 2 else None
 
     @property
-    def has_nibbles(self) -> bool:
-        """Whether some operand keeps two elements in a byte."""
-        return any(row.dtype.elements_per_byte > 1 for row in self.maps)
-
-    @property
     def launch_attributes(self) -> tuple[LaunchAttribute, ...]:
         """What a launch asks for beyond grid, block and shared memory."""
         return launch_attributes(self.pdl, self.is_oversized)
