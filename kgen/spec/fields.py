@@ -121,9 +121,16 @@ def _other_kinds(
     value = data
     for depth, name in enumerate(parent, 1):
         at, value = parent[:depth], value[name]
-        others = tuple(k for k in kinds_at(at, data) if _legal_if(data, at, k, (*parent, key)))
+        kind = str(value.get("kind"))
+        # A schedule for other targets would not help.
+        kinds = (k for k in kinds_at(at, data) if _is_tcgen05(k) == _is_tcgen05(kind))
+        others = tuple(k for k in kinds if _legal_if(data, at, k, (*parent, key)))
         if others:
-            yield at, str(value.get("kind")), others
+            yield at, kind, others
+
+
+def _is_tcgen05(kind: str) -> bool:
+    return kind.startswith("tcgen05")
 
 
 def _legal_if(data: Any, at: Names, kind: str, path: Names) -> bool:
