@@ -77,22 +77,23 @@ _KNOWN_STRANGERS = {
 }
 
 
-def _unknown_key(path: FieldPath, value: Any) -> str:
+def _unknown_key(path: FieldPath, value: Any, model: type[BaseModel]) -> str:
     key = str(path[-1])
     parent = tuple(p for p in path[:-1] if isinstance(p, str))
+    legal = legal_paths(model)
     if key in _KNOWN_STRANGERS:
         number = value if isinstance(value, int) else 0
         text = _KNOWN_STRANGERS[key]
         return "unknown key: " + text.format(value=value, elements=number // 2, bytes=number * 2)
-    elsewhere = [p for p in legal_paths() if p[-1] == key]
+    elsewhere = [p for p in legal if p[-1] == key]
     if elsewhere:
         places = " or ".join(dotted(p) for p in elsewhere[:3])
         return f"misplaced key, it belongs at {places}"
-    near = max(legal_paths(), key=lambda p: _closeness(key, parent, p))
+    near = max(legal, key=lambda p: _closeness(key, parent, p))
     if _closeness(key, parent, near) > 0:
         name = f"`{near[-1]}`" if near[:-1] == parent else dotted(near)
         return f"unknown key, the nearest is {name}"
-    siblings = [p[-1] for p in legal_paths() if p[:-1] == parent]
+    siblings = [p[-1] for p in legal if p[:-1] == parent]
     return f"unknown key, known here: {', '.join(siblings) or 'none'}"
 
 
@@ -104,10 +105,10 @@ def _closeness(key: str, parent: FieldPath, path: tuple[str, ...]) -> float:
     return alike - 0.55 - 0.05 * (len(path) - 1) if alike >= 0.65 else 0.0
 
 
-def _what(error: ErrorDetails, path: FieldPath) -> str:
+def _what(error: ErrorDetails, path: FieldPath, model: type[BaseModel]) -> str:
     kind, context, value = error["type"], error.get("ctx", {}), error["input"]
     if kind == "extra_forbidden":
-        return _unknown_key(path, value)
+        return _unknown_key(path, value, model)
     if kind == "missing":
         return "missing"
     if kind == "literal_error":
@@ -138,8 +139,10 @@ def _shown(value: Any) -> str:
 _LOOKS_PLAIN = re.compile(r"[-+.]*\d[\d_.e+-]*|true|false|null|~", re.IGNORECASE)
 
 
-def from_pydantic(tree: Tree, error: ValidationError) -> list[Diagnostic]:
-    """One diagnostic per broken field, in file order.
+def from_pydantic(
+    tree: Tree, error: ValidationError, model: type[BaseModel] = KernelSpec
+) -> list[Diagnostic]:
+    """One diagnostic per broken field, in file order; `model` is what the file was held against.
 
     A field of several types (`auto` or a number) fails once per type; those are joined.
     """
@@ -147,7 +150,7 @@ def from_pydantic(tree: Tree, error: ValidationError) -> list[Diagnostic]:
     for detail in error.errors(include_url=False):
         path = _in_file(tree, detail)
         texts = found.setdefault(path, [])
-        what = _what(detail, path)
+        what = _what(detail, path, model)
         if what not in texts:
             texts.append(what)
     diagnostics = []
