@@ -20,6 +20,7 @@ from kgen.sweep.built import LONGEST_REASON, LOOK_SECONDS
 from kgen.sweep.candidate import Built, Job, Outcome
 from kgen.sweep.child import death_of
 from kgen.sweep.keys import emulate_key
+from kgen.sweep.record import Watch
 from kgen.sweep.store import Run, Store
 
 Emulate = Callable[[Job, tuple[str, ...]], Outcome]
@@ -55,7 +56,7 @@ def emulate_all(
     schedules: tuple[str, ...],
     timeout: float,
     out_of_time: Callable[[], bool],
-    progress: Callable[[str], None],
+    watch: Watch,
     work: Emulate = emulate,
 ) -> None:
     """Emulate what the store does not know yet, and record it.
@@ -65,11 +66,12 @@ def emulate_all(
     done = {row["key"] for row in store.rows("SELECT key FROM run WHERE stage = 'emulate'")}
     keys = {b.source: emulate_key(b.source, b.toolchain, schedules) for b in built}
     todo = [b for b in built if keys[b.source].digest not in done]
+    watch.phase("emulate", len(todo))
     with closing(_in_children(todo, schedules, timeout, out_of_time, work)) as outcomes:
         for one, outcome, seconds in outcomes:
             run = Run(one.source, "emulate", one.toolchain, outcome.status, outcome.reason)
             store.put_run(keys[one.source], replace(run, seconds=seconds))
-            progress(outcome.status)
+            watch.step(outcome.status)
 
 
 def _in_children(

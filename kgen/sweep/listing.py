@@ -107,11 +107,22 @@ def table_text(store: Store, sweep: str, shown: int = SHOWN) -> str:
         "  " + ", ".join(f"{counts[s]} {s}" for s in STATUSES if counts[s]),
     ]
     axes = list(settings["axes"])
+    if not any(c.timings for c in cells):
+        figures = list(settings["rank"]["static"])
+        best = ranked(cells, (0, 0, 0), settings)[:shown]
+        lines += ["", "no GPU has timed these kernels; ranked by static figures, the best first"]
+        head = ["kernel", "status", *figures, *axes]
+        return "\n".join(lines + _aligned([head, *(_static(c, figures, axes) for c in best)]))
     for size, label in problems_in(store, sweep).items():
         best = ranked(cells, size, settings)[:shown]
         lines += ["", f"{label} (M x N x K = {' x '.join(map(str, size))})"]
         lines += _aligned([_HEAD + axes, *(_line(c, size, axes) for c in best)])
     return "\n".join(lines)
+
+
+def _static(cell: Cell, figures: list[str], axes: list[str]) -> list[str]:
+    values = [f"{cell.figures[x]:.5g}" if x in cell.figures else "-" for x in figures]
+    return [cell.kernel, cell.status, *values, *(short(cell.axes.get(p, "")) for p in axes)]
 
 
 _HEAD = ["kernel", "stage", "us", "TFLOPS", "of torch.mm", "95 %"]

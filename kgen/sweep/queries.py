@@ -173,7 +173,7 @@ def _status(row: Any, build: Any, runs: list[Any]) -> tuple[str, str]:
     if json.loads(row["rules"]):
         return "infeasible", row["reason"]
     if build is None:
-        return "pending", "not reached"
+        return "pending", "not reached: outside the budget of points or time, or never built"
     if build["status"] != "built":
         return build["status"], build["reason"]
     for run in runs:

@@ -157,14 +157,13 @@ class Session:
         ]
 
     def _emulate(self, store: Store, built: list[Built]) -> None:
-        self.watch.phase("emulate", len(built))
         emulate_all(
             built,
             store,
             self.sweep.file.emulator.schedules,
             self.sweep.file.timeouts.emulate_s,
             self._out_of_time,
-            self.watch.step,
+            self.watch,
             self.emulate,
         )
 

@@ -21,6 +21,8 @@ ORDER = [
     {"run"},
     {"verify"},
     {"bench", "results"},
+    {"sweep"},
+    {"report"},
     {"check", "explain", "shipped", "api", "doctor", "demo"},
     {"cli"},
 ]
