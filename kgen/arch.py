@@ -40,6 +40,7 @@ class Arch:
     mma_k_bytes: int  # K extent of one MMA instruction
     mma_m: int
     mma_n: range  # legal N of one MMA of 16-bit operands
+    mma_flops_per_clock: int = 0  # per SM, dense, 16-bit operands; 0 where it is not known
 
 
 SM_90A = Arch(
@@ -72,6 +73,7 @@ SM_90A = Arch(
     mma_k_bytes=32,  # [PTX] wgmma shapes: k16 of 16 bits, k32 of 8, k8 of tf32
     mma_m=64,  # [PTX] wgmma shapes
     mma_n=range(8, 257, 8),  # [PTX] wgmma shapes of 16-bit operands
+    mma_flops_per_clock=4096,  # NVIDIA H100 white paper: 4 tensor cores, 512 FMA each
 )
 
 ARCHS: dict[str, Arch] = {SM_90A.target: SM_90A}

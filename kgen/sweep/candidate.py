@@ -74,7 +74,7 @@ class Job:
 class Outcome:
     """What became of one piece of work in a child.
 
-    poisoned  the process can do nothing more: its GPU context is lost
+    poisoned  the process can do nothing more: its GPU context is lost, or it is gone
     """
 
     status: str

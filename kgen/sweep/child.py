@@ -15,6 +15,7 @@ from typing import Any
 
 from pebble import CONSTS, ProcessExpired, ProcessPool
 
+from kgen.errors import DeviceError
 from kgen.sweep.candidate import Outcome
 
 # A process that does not end on SIGTERM hangs in the driver or in the kernel; SIGKILL follows.
@@ -32,42 +33,71 @@ def _enter(environment: dict[str, str]) -> None:
 
 
 class Child:
-    """One process, started when it is first needed. Work must be a function of a module."""
+    """One process, started when it is first needed. Work must be a function of a module.
 
-    def __init__(self, environment: dict[str, str] | None = None) -> None:
+    warm  what a new process does first, so that the time it needs is not the first piece's; it
+          answers with status `ready`
+    """
+
+    def __init__(
+        self, warm: tuple[Callable[..., Outcome], str], environment: dict[str, str] | None = None
+    ) -> None:
+        self._warm, self._ready = warm
         self._environment = environment or {}
         self._pool: ProcessPool | None = None
+        self._running: Any = None
         self._closed = False
 
     def call(self, work: Callable[..., Outcome], *arguments: Any, timeout: float) -> Outcome:
         """What the work answers, or `hung` or `crashed` in its place.
 
-        Units   timeout in seconds; the first call of a process has START_SECONDS on top
-        Raises  Stopped if `close` was called meanwhile
+        Units   timeout in seconds
+        Raises  Stopped if `close` was called meanwhile; DeviceError if a new process does not get
+                ready, which is this machine's fault and not the work's
         """
-        fresh = self._pool is None
-        pool = self._started()
-        limit = timeout + (START_SECONDS if fresh else 0.0)
-        future = pool.schedule(work, args=arguments, timeout=limit)
+        if self._pool is None:
+            self.start()
+        outcome = self._call(work, arguments, timeout)
+        if outcome.poisoned or outcome.status == "hung":
+            self._end()
+        return outcome
+
+    def start(self) -> Outcome:
+        """Start the process and let it get ready; returns what it answered.
+
+        Raises  DeviceError with the reason why it does not
+        """
+        outcome = self._call(self._warm, (), START_SECONDS)
+        if outcome.status != self._ready:
+            self._end()
+            raise DeviceError(outcome.reason or f"the worker process answered {outcome.status}")
+        return outcome
+
+    def _call(
+        self, work: Callable[..., Outcome], arguments: tuple[Any, ...], timeout: float
+    ) -> Outcome:
+        future = self._started().schedule(work, args=arguments, timeout=timeout)
+        self._running = future
         try:
             outcome: Outcome = future.result()
         except CancelledError:
             raise Stopped from None
         except TimeoutError:
-            outcome = Outcome("hung", f"no answer in {limit:g} s; its process was stopped")
+            outcome = Outcome("hung", f"no answer in {timeout:g} s; its process was stopped")
         except ProcessExpired as end:
-            outcome = Outcome("crashed", f"its process died: {death_of(end.exitcode)}")
+            what = f"its process died: {death_of(end.exitcode)}"
+            outcome = Outcome("crashed", what, poisoned=True)
         except Exception as error:  # of the work itself: kgen's or a library's fault, not a hang
             outcome = Outcome("crashed", f"{type(error).__name__}: {error}", poisoned=True)
         if self._closed:
             raise Stopped
-        if outcome.poisoned:
-            self._end()
         return outcome
 
     def close(self) -> None:
         """Kill the process, whatever it does."""
         self._closed = True
+        if self._running is not None:
+            self._running.cancel()  # wakes whoever waits for it; a pool that stops does not
         self._end()
 
     def _started(self) -> ProcessPool:

@@ -88,7 +88,9 @@ def answered(path: Path) -> Iterator[None]:
             raise StoreError(f"{path}: another process keeps it locked ({text}); {kept}") from error
         if "unable to open" in text or "readonly" in text:
             raise StoreError(f"{path}: cannot be opened or written: {text}") from error
-        raise StoreError(f"{path}: not a results file, or damaged: {text}") from error
+        if any(words in text for words in ("not a database", "malformed", "no such")):
+            raise StoreError(f"{path}: not a results file, or damaged: {text}") from error
+        raise
 
 
 @contextmanager

@@ -61,12 +61,13 @@ def facts() -> Outcome:
     try:
         cupy = import_cupy()
         found = gpu_facts()
+        import torch  # now, so that no kernel's time limit pays for it
+    except ImportError as error:
+        return Outcome("none", f"speed is measured against torch.mm: {error}")
     except DeviceError as error:
         return Outcome("none", str(error))
     properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
     libraries = library_versions()
-    if "torch" not in libraries:
-        return Outcome("none", "torch is not installed, and speed is measured against torch.mm")
     found |= {
         "compute_capability": cupy.cuda.Device().compute_capability,
         "sm_mhz_max": properties["clockRate"] / 1e3,
@@ -75,7 +76,7 @@ def facts() -> Outcome:
         "memory_gb_s": 2 * properties["memoryClockRate"] * properties["memoryBusWidth"] / 8e6,
         "power_limit_w": _power_limit(found["pci_bus_id"]),
         "libraries": libraries,
-        "reference": f"torch.mm, torch {libraries['torch']}",
+        "reference": f"torch.mm, torch {libraries.get('torch', torch.__version__)}",
         "devices": cupy.cuda.runtime.getDeviceCount(),
     }
     return Outcome("gpu", value=found)
@@ -114,11 +115,15 @@ def _bench_for(plan: KernelPlan, size: Size) -> _Bench:
 
 
 def _caught(error: Exception) -> Outcome:
-    """A refused launch harms nobody; after any other error of CUDA the context may be lost."""
+    """What an exception means. A kernel may be unfit for one problem, a problem for this GPU; after
+    any other error of CUDA the context may be lost.
+    """
     if isinstance(error, LaunchError):
-        return Outcome("crashed", f"launch refused: {error}", poisoned="refused" in error.status)
+        return Outcome("infeasible", f"the launch is refused: {error}")
     if isinstance(error, KgenError):
         return Outcome("crashed", str(error))
+    if "OutOfMemory" in type(error).__name__:
+        return Outcome("no_memory", f"not enough GPU memory: {error}", poisoned=True)
     return Outcome("crashed", f"{type(error).__name__}: {error}", poisoned=True)
 
 

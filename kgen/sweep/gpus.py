@@ -10,12 +10,11 @@ from typing import Any
 from kgen.build import cache
 from kgen.errors import DeviceError, KgenError
 from kgen.files import make_folder
-from kgen.sweep.candidate import Outcome
 from kgen.sweep.child import Child
 from kgen.sweep.database import exclusive
 from kgen.sweep.lanes import Work
 
-PROBE_SECONDS = 60.0
+READY = "gpu"  # the status with which a GPU's process answers that it can begin
 
 
 @dataclass(frozen=True)
@@ -35,15 +34,15 @@ def find_gpus(work: Work, locks: ExitStack) -> Gpus:
 
     Raises  DeviceError saying why there is none; its processes are ended
     """
-    first = Child()
+    first = Child((work.facts, READY))
     children, notes = [first], []
     try:
-        facts = _facts(first, work)
+        facts = first.start().value
         for place, name in enumerate(_names(int(facts["devices"]))):
             if place:
-                child = Child({"CUDA_VISIBLE_DEVICES": name})
+                child = Child((work.facts, READY), {"CUDA_VISIBLE_DEVICES": name})
                 children.append(child)
-                other = _facts(child, work)
+                other = child.start().value
             else:
                 child, other = first, facts
             if why := _unusable(facts, other, locks):
@@ -64,13 +63,6 @@ def _names(count: int) -> list[str]:
     given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     names = [name.strip() for name in given.split(",") if name.strip()]
     return (names or [str(i) for i in range(count)])[: max(count, 1)]
-
-
-def _facts(child: Child, work: Work) -> dict[str, Any]:
-    outcome: Outcome = child.call(work.facts, timeout=PROBE_SECONDS)
-    if outcome.status != "gpu":
-        raise DeviceError(outcome.reason or outcome.status)
-    return outcome.value
 
 
 def _unusable(facts: dict[str, Any], other: dict[str, Any], locks: ExitStack) -> str:

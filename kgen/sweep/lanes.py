@@ -21,6 +21,7 @@ from kgen.sweep.child import Child, Stopped
 from kgen.sweep.problems import Problem
 
 Reading = tuple[float, float]  # moment (s), time per launch (us)
+HARMFUL = ("wrong", "hung", "crashed")  # a kernel that was one of them is not run again
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Final:
 class Event:
     """Something that happened in a lane. again: it replaces an earlier event of the same work."""
 
-    stage: str  # screen, verify, final, or note
+    stage: str  # screen, verify or final; note, or skipped: nothing was done
     outcome: Outcome
     kernel: Built | None = None
     problem: Problem | None = None
@@ -80,6 +81,7 @@ class Lanes:
         default_factory=queue.SimpleQueue
     )
     _stop: threading.Event = field(default_factory=threading.Event)
+    _bad: set[str] = field(default_factory=set)  # kernels that need not be tried again
 
     def screen(self, blocks: Sequence[Block]) -> Iterator[Event]:
         """Screen every block; events as they come."""
@@ -176,6 +178,9 @@ class Lanes:
         for kernel in block.kernels:
             if self._done():
                 break
+            if kernel.source in self._bad:
+                self._events.put(Event("skipped", Outcome("skipped")))
+                continue
             began = time.monotonic()
             outcome = child.call(
                 self.work.screen,
@@ -186,10 +191,20 @@ class Lanes:
             )
             seconds = time.monotonic() - began
             event = Event("screen", outcome, kernel, block.problem, (opening,), seconds)
-            self._events.put(event)
+            self._post(event)
             if outcome.status == "screened":
                 timed.append(event)
         return timed
+
+    def _post(self, event: Event) -> None:
+        """Pass an event on, and remember a kernel that did harm."""
+        assert event.kernel is not None
+        if event.outcome.status == "no_memory":
+            self._events.put(Event("note", event.outcome))
+            return
+        if event.outcome.status in HARMFUL:
+            self._bad.add(event.kernel.source)
+        self._events.put(event)
 
     def _reference(self, child: Child, block: Block) -> Reading | None:
         """torch.mm on a block's problem; a second try in a fresh process if the first fails."""
@@ -209,29 +224,24 @@ class Lanes:
         return None
 
     def _finals(self, child: Child, todo: deque[Final]) -> None:
-        checked: dict[str, bool] = {}
+        checked: set[str] = set()
         while not self._done():
             try:
                 final = todo.popleft()
             except IndexError:
                 return
-            good = []
             for kernel in final.kernels:
-                if kernel.source in final.unverified and kernel.source not in checked:
-                    if self._done():
-                        return
-                    checked[kernel.source] = self._verified(child, kernel)
-                if checked.get(kernel.source, True):
-                    good.append(kernel)
+                if kernel.source in final.unverified - checked - self._bad and not self._done():
+                    checked.add(kernel.source)
+                    began = time.monotonic()
+                    outcome = child.call(self.work.verify, kernel.job, timeout=self.finals_seconds)
+                    seconds = time.monotonic() - began
+                    self._post(Event("verify", outcome, kernel, seconds=seconds))
+            good = [k for k in final.kernels if k.source not in self._bad]
+            for _ in range(len(final.kernels) - len(good)):
+                self._events.put(Event("skipped", Outcome("skipped")))
             if good and not self._done():
                 self._final(child, final.problem, good)
-
-    def _verified(self, child: Child, kernel: Built) -> bool:
-        began = time.monotonic()
-        outcome = child.call(self.work.verify, kernel.job, timeout=self.finals_seconds)
-        seconds = time.monotonic() - began
-        self._events.put(Event("verify", outcome, kernel, seconds=seconds))
-        return outcome.status == "verified"
 
     def _final(self, child: Child, problem: Problem, kernels: list[Built]) -> None:
         """All at once; if that fails, one by one, so that only the guilty one is called so."""
@@ -254,4 +264,4 @@ class Lanes:
         for index, kernel in enumerate(kernels):
             value = outcome.value[index] if outcome.status == "timed" else None
             mine = Outcome(outcome.status, outcome.reason, value=value)
-            self._events.put(Event("final", mine, kernel, problem, seconds=seconds / len(kernels)))
+            self._post(Event("final", mine, kernel, problem, seconds=seconds / len(kernels)))

@@ -77,8 +77,8 @@ class _Findings:
 
     def add(self, path: FieldPath, what: str, key: bool = False) -> None:
         at = self._tree.keys.get(path) if key else None
-        name = path[0] if len(path) == 1 else f"{path[0]}: {path[1]}"
-        self.found.append((at or locate(self._tree, path)).diagnostic(str(name), what))
+        at = at or locate(self._tree, path)
+        self.found.append(at.diagnostic(": ".join(map(str, path)), what))
 
 
 def load_sweep(path: str | Path) -> Sweep:

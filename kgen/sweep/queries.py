@@ -17,7 +17,8 @@ from kgen.sweep.figures import static_order
 from kgen.sweep.store import Store
 
 FAILED = ("compile_failed", "ptxas_rejected", "emulator_finding", "wrong", "hung", "crashed")
-STATUSES = ("infeasible", *FAILED, "pending", "built", "emulated", "screened", "timed")
+RANKED = ("built", "emulated", "screened", "timed")  # statuses of points that may win
+STATUSES = ("infeasible", *FAILED, "pending", *RANKED)
 Size = tuple[int, int, int]
 _COPIED = (
     *("status", "reason", "us", "reference_us", "ratio", "low", "high"),
@@ -203,18 +204,20 @@ def _timings(runs: Iterable[Any], sizes: set[Size], stages: tuple[str, ...]) -> 
 
 
 def ranked(cells: list[Cell], size: Size, settings: dict[str, Any]) -> list[Cell]:
-    """Cells that may win a problem, the best first: finals, then screens, then by static figures.
+    """Cells that may win a problem, the best first: finals, screens, then by static figures.
+
+    Of those that no GPU has run, the ones that are right in the emulator come first.
 
     Each kernel once. A kernel that failed anywhere is not among them.
     """
     rank = settings["rank"]
-    unique = {c.source_digest: c for c in reversed(cells) if c.status in STATUSES[-3:]}
+    unique = {c.source_digest: c for c in reversed(cells) if c.status in RANKED}
 
     def order(cell: Cell) -> tuple[Any, ...]:
         timing = cell.timings.get(size)
         static = static_order(cell.figures, rank["static"])
         if timing is None or timing.us is None or timing.ratio is None:
-            return (2, *static, cell.number)
+            return (2 if cell.status == "emulated" else 3, *static, cell.number)
         speed = timing.ratio if rank["measured"] == "ratio" else 1 / timing.us
         return (0 if timing.stage == "final" else 1, -speed, cell.number)
 

@@ -10,11 +10,9 @@ from kgen.bench.protocol import Settings
 from kgen.sweep.candidate import Built
 from kgen.sweep.drift import reference_at
 from kgen.sweep.keys import Key, device_id, timing_key, verify_key
-from kgen.sweep.lanes import Event
+from kgen.sweep.lanes import HARMFUL, Event
 from kgen.sweep.problems import Problem
 from kgen.sweep.store import Run, Store
-
-HARMFUL = ("wrong", "hung", "crashed")  # a kernel that was one of them is not run again
 
 
 class Watch:
@@ -76,10 +74,12 @@ class Recorder:
     def take(self, events: Iterable[Event]) -> None:
         """Record every event."""
         for event in events:
-            if event.stage == "note" or event.kernel is None:
+            if event.kernel is not None:
+                self._record(event, event.kernel)
+            elif event.stage == "skipped":
+                self._watch.step("skipped")
+            else:
                 self._watch.note(event.outcome.reason)
-                continue
-            self._record(event, event.kernel)
 
     def _record(self, event: Event, kernel: Built) -> None:
         key = self.key(event.stage, kernel, event.problem)

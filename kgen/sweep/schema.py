@@ -75,7 +75,7 @@ CREATE TABLE run (
     device TEXT REFERENCES device,    -- NULL for the emulator
     toolchain TEXT NOT NULL,
     status TEXT NOT NULL,           -- emulated, emulator_finding, screened, verified, timed,
-                                    -- wrong, hung or crashed
+                                    -- wrong, hung, crashed; infeasible: unfit for this problem
     reason TEXT NOT NULL,
     us REAL,                        -- median, per launch
     reference_us REAL,              -- torch.mm at that time: screens interpolate, finals interleave

@@ -129,7 +129,7 @@ def _code_digest(resolved: KernelSpec) -> str:
 def _schema_losses(base: LoadedSpec, data: Any, error: ValidationError) -> Iterator[Loss]:
     """What the schema refuses: a value out of range, or a field that the schedule does not have."""
     for found in from_pydantic(Tree(data, {}, _every_path(data)), error):
-        yield Loss(f"schema: {found.field}: {_without_numbers(found.what)}", found.what)
+        yield Loss(f"schema: {found.field}: {without_numbers(found.what)}", found.what)
 
 
 def _every_path(data: Any, path: tuple[str | int, ...] = ()) -> dict[Any, Any]:
@@ -149,10 +149,10 @@ def _loss(violation: Violation) -> Loss:
     reason = f"{place}: {violation.what}"
     if violation.table:
         reason += "\n" + "\n".join(f"    {row}" for row in violation.table)
-    return Loss(f"{place}: {_without_numbers(violation.what)}", reason)
+    return Loss(f"{place}: {without_numbers(violation.what)}", reason)
 
 
-def _without_numbers(text: str) -> str:
+def without_numbers(text: str) -> str:
     """Numbers as N, so that one rule is one row of a table."""
     text = re.sub(r"\b(sm_\d+\w*|f\d+|bf\d+|C\d{4})\b", lambda m: f"\0{m[0]}\0", text)
     parts = text.split("\0")

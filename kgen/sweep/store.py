@@ -90,7 +90,10 @@ class Store:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Everything written inside is there or not there."""
+        """Everything written inside is there or not there; inside another such block, with that."""
+        if self._connection.in_transaction:
+            yield
+            return
         with answered(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -117,7 +120,7 @@ class Store:
             sweep=sweep,
             digest=digest,
             file=file,
-            settings=json.dumps(settings, sort_keys=True, default=str),
+            settings=json.dumps(settings, default=str),
             kgen=__version__,
             began=now(),
         )
