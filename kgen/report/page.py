@@ -13,17 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kgen._version import __version__
 from kgen.errors import DeviceError
-from kgen.report.data import (
-    MOST_PAIRS,
-    HeatMap,
-    Report,
-    axis_pairs,
-    heat_map,
-    intervals,
-    load,
-    losses,
-    roof,
-)
+from kgen.report.data import Report, intervals, load, losses, roof
+from kgen.report.heat import MOST_PAIRS, HeatMap, axis_pairs, heat_map
 from kgen.report.ladders import ladder
 from kgen.sweep.listing import short
 from kgen.sweep.queries import STATUSES, only_sweep
