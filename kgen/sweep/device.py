@@ -34,6 +34,7 @@ from kgen.verify import inputs
 from kgen.verify.check import make_reference
 from kgen.verify.device import judge, shapes_of, verify_on_gpu
 from kgen.verify.inputs import Operands
+from kgen.verify.outcome import Report
 from kgen.verify.problem import numerics_of, tile_of
 from kgen.verify.reference import Reference
 from kgen.verify.shapes import Shape, shape
@@ -143,11 +144,17 @@ def screen(job: Job, size: Size, settings: Settings) -> Outcome:
         kernel = Kernel(job.plan, Path(job.cubin))
         case = judge(job.plan, kernel, bench.layout, bench.operands, ref=bench.product)
         if not case.passed:
-            return Outcome("wrong", str(case.report))
+            return Outcome("wrong", _failed_gates(case.report))
         contestant = candidate_on(job.plan, kernel, bench.buffers)
         return Outcome("screened", value=_short(contestant, size, settings))
     except Exception as error:
         return _caught(error)
+
+
+def _failed_gates(report: Report) -> str:
+    """One line per gate that failed, the first the one to read; then the operands."""
+    lines = [str(result) for result in report.results if not result.passed]
+    return "\n".join([*lines, f"operands: {report.data}"])
 
 
 def _short(contestant: Contestant, size: Size, settings: Settings) -> dict[str, Any]:
@@ -173,7 +180,8 @@ def verify(job: Job) -> Outcome:
         kernel = Kernel(job.plan, Path(job.cubin))
         for case in verify_on_gpu(job.plan, kernel, shapes_of(job.plan, count)):
             if not case.passed:
-                return Outcome("wrong", f"{case.shape.label} ({case.shape.why}): {case.report}")
+                where = f"{case.shape.label} ({case.shape.why})"
+                return Outcome("wrong", f"{where}: {_failed_gates(case.report)}")
         return Outcome("verified")
     except Exception as error:
         return _caught(error)
