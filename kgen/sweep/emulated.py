@@ -43,11 +43,12 @@ def emulate(job: Job, schedules: tuple[str, ...]) -> Outcome:
             return Outcome("emulator_finding", f"wrong at {case.shape.label}: {what}")
         if not case.report.outputs_agree:
             return Outcome("emulator_finding", f"schedules disagree at {case.shape.label}")
-    if judgement.verdict == "clean":
-        return Outcome("emulated", "")
-    findings = [f"{c.shape.label}: {f}" for c in cases for f in c.report.findings]
-    said = "; ".join([*findings, *judgement.gaps]) or "no detail"
-    return Outcome("emulator_finding", f"{judgement.verdict}: {said}"[:LONGEST_REASON])
+    found = [(c, f) for c in cases if c.report.verdict != "clean" for f in c.report.findings]
+    if found:
+        text = "; ".join(f"{case.shape.label}: {finding}" for case, finding in found)
+        return Outcome("emulator_finding", f"{judgement.verdict}: {text}"[:LONGEST_REASON])
+    gaps = "; ".join(judgement.gaps)  # right as far as it ran; the rest is for a GPU to say
+    return Outcome("emulated", f"{judgement.verdict}: {gaps}"[:LONGEST_REASON] if gaps else "")
 
 
 def emulate_all(

@@ -181,10 +181,10 @@ def _status(row: Any, build: Any, runs: list[Any]) -> tuple[str, str]:
         if run["status"] in FAILED:
             where = f" at {run['m']}x{run['n']}x{run['k']}" if run["m"] is not None else ""
             return run["status"], f"{run['stage']}{where}: {run['reason']}"
-    reached = {run["status"] for run in runs}
+    reached = {run["status"]: run["reason"] for run in runs}
     for status in ("timed", "screened", "emulated"):
         if status in reached:
-            return status, ""
+            return status, reached[status]
     return "built", ""
 
 
