@@ -100,7 +100,7 @@ class Report:
 
 def text_of(value: Any) -> str:
     """An axis value as text that can be compared and hashed."""
-    return json.dumps(value, sorttext_ofs=True)
+    return json.dumps(value, sort_keys=True)
 
 
 def load(store: Store, sweep: str) -> Report:

@@ -38,14 +38,15 @@ def ladder(report: Report, size: Size) -> list[Rung]:
     if winner is None or report.value(winner, size) is None:
         return []
     first = _start(report, cells, winner)
-    rungs = [Rung(_values(first.axes), first.kernel, _known(report, first, size))]
+    order = list(report.settings["axes"])
+    rungs = [Rung(_values(first.axes, order), first.kernel, _known(report, first, size))]
     at = first.axes
     while left := [path for path in winner.axes if at[path] != winner.axes[path]]:
         step = _best_step(report, cells, at, winner, left)
         changed = {path: winner.axes[path] for path in step}
         at = at | changed
         cell, value = cells[_place(at)]
-        rungs.append(Rung(_values(changed), cell.kernel, value))
+        rungs.append(Rung(_values(changed, order), cell.kernel, value))
     return rungs
 
 
@@ -90,6 +91,7 @@ def _place(axes: dict[str, Any]) -> str:
     return json.dumps(axes, sort_keys=True)
 
 
-def _values(axes: dict[str, Any]) -> str:
+def _values(axes: dict[str, Any], order: list[str]) -> str:
     """`tile n 256, stages 4`: the last word of each path is enough for a picture."""
-    return ", ".join(f"{path.split('.')[-1]} {short(value)}" for path, value in axes.items())
+    paths = [path for path in order if path in axes]
+    return ", ".join(f"{path.split('.')[-1]} {short(axes[path])}" for path in paths)

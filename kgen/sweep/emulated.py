@@ -43,9 +43,8 @@ def emulate(job: Job, schedules: tuple[str, ...]) -> Outcome:
             return Outcome("emulator_finding", f"wrong at {case.shape.label}: {what}")
         if not case.report.outputs_agree:
             return Outcome("emulator_finding", f"schedules disagree at {case.shape.label}")
-    found = [(c, f) for c in cases if c.report.verdict != "clean" for f in c.report.findings]
-    if found:
-        text = "; ".join(f"{case.shape.label}: {finding}" for case, finding in found)
+    if judgement.findings:
+        text = "; ".join(map(str, judgement.findings))
         return Outcome("emulator_finding", f"{judgement.verdict}: {text}"[:LONGEST_REASON])
     gaps = "; ".join(judgement.gaps)  # right as far as it ran; the rest is for a GPU to say
     return Outcome("emulated", f"{judgement.verdict}: {gaps}"[:LONGEST_REASON] if gaps else "")
