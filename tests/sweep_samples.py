@@ -73,7 +73,7 @@ def _point(number: int, axes: dict[str, Any]) -> dict[str, Any]:
         )
     return {
         "number": number,
-        "axes": json.dumps(axes, sort_keys=True),
+        "axes": json.dumps(axes),
         "kernel": None,
         "rules": json.dumps(rules),
         "reason": reason,

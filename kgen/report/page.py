@@ -47,7 +47,8 @@ def page(results: Path, sweep: str | None = None) -> str:
     }
     if not figure.measured:
         ladders = dict(list(ladders.items())[:1])  # static figures are the same for all problems
-    label = figure.name + (f" ({figure.unit})" if figure.unit else "")
+    label = figure.name + (f", {figure.unit}" if figure.unit else "")
+    label += " (less is better)" if figure.less else ""
     return _template().render(
         report=report,
         version=__version__,
@@ -122,7 +123,7 @@ def _table(report: Report) -> dict[str, Any]:
         shown = round(value, 6) if value is not None else None
         rows.append([cell.number, cell.status, shown, *values, cell.kernel, reason])
     head = ["point", "status", report.figure.name, *axes, "kernel", "reason"]
-    return {"head": head, "rows": rows}
+    return {"head": head, "rows": rows, "less": report.figure.less}
 
 
 def _for_script(data: Any) -> str:

@@ -79,7 +79,8 @@ def ladder_chart(rungs: Sequence[Rung], label: str, measured: bool) -> str:
         axes.set_yticks(range(len(rungs)), names)
         axes.invert_yaxis()
         axes.set_xlim(0, 1.2 * max(values))
-        axes.set_xlabel(label)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.set_xlabel(_wrapped(label, 44))
         return _svg(canvas)
 
 

@@ -30,7 +30,7 @@ class Candidate:
     def spec_text(self) -> str:
         """A spec file that renders to this code."""
         assert self.point.loaded is not None
-        values = json.dumps(self.point.values, sort_keys=True, default=str)
+        values = json.dumps(self.point.values, default=str)
         return dump_resolved(self.point.loaded.tree, f"kgen sweep, point {values}")
 
 

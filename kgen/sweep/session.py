@@ -243,7 +243,7 @@ def _twins(points: list[Point]) -> dict[int, list[int]]:
 def _point_row(point: Point) -> dict[str, Any]:
     return {
         "number": point.index,
-        "axes": json.dumps(point.values, sort_keys=True, default=str),
+        "axes": json.dumps(point.values, default=str),
         "kernel": None,
         "rules": json.dumps(sorted({loss.rule for loss in point.losses})),
         "reason": "\n".join(loss.reason for loss in point.losses),
