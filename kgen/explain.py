@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from kgen import explain_persistent, explain_single
 from kgen.budget import Budget
+from kgen.budget.ring import a_stage, b_stage, stages_of
 from kgen.plan import KernelPlan
+from kgen.spec.base import Raster
+from kgen.spec.hopper import TmaTurns, WgmmaPersistent, WgmmaWs
+from kgen.spec.rules.wgmma import MMA_K, SLAB_M, consumer_m
+from kgen.spec.single_role import SingleRole
 
 
 def data(plan: KernelPlan, digest: str) -> dict[str, Any]:
@@ -82,11 +88,15 @@ def _indent(rows: Any) -> list[str]:
 
 
 def _register_rows(b: Budget) -> list[str]:
-    rows = [f"{'role':<10}{'warps':>7}{'accumulators':>14}{'other':>7}{'needs about':>13}{'of':>5}"]
+    waiting = any(role.waiting for role in b.roles)
+    rows = [
+        f"{'role':<10}{'warps':>7}{'accumulators':>14}{'  waiting' if waiting else ''}"
+        f"{'other':>7}{'needs about':>13}{'of':>5}"
+    ]
     for r in b.roles:
         rows.append(
-            f"{r.name:<10}{r.warps:>7}{r.accumulators:>14}{r.overhead:>7}{r.registers:>13}"
-            f"{r.register_cap:>5}"
+            f"{r.name:<10}{r.warps:>7}{r.accumulators:>14}{f'{r.waiting:>9}' if waiting else ''}"
+            f"{r.overhead:>7}{r.registers:>13}{r.register_cap:>5}"
         )
     return rows
 
@@ -116,9 +126,11 @@ def _box_rows(b: Budget, plan: KernelPlan) -> list[str]:
 
 def _grid_rows(plan: KernelPlan) -> list[str]:
     s = plan.budget.spec.schedule
+    if isinstance(s, WgmmaPersistent):
+        return explain_persistent.grid_rows(plan)
     rows = [
         f"one CTA per tile, grid.x = ceil(M / {plan.tile[0]}) x ceil(N / {plan.tile[1]}); "
-        f"cluster 1; raster groups of {s.raster.group} along {s.raster.along}"
+        f"cluster 1; {_raster(s.raster)}"
     ]
     for m, n, _ in plan.budget.spec.verify.shapes:
         w = asdict_wave(plan, m, n)
@@ -129,26 +141,54 @@ def _grid_rows(plan: KernelPlan) -> list[str]:
     return rows
 
 
+def _raster(raster: Raster) -> str:
+    if raster.group == 1:
+        return f"no raster groups, {'M' if raster.along == 'n' else 'N'} first"
+    return f"raster groups of {raster.group} along {raster.along}"
+
+
 def picture(b: Budget) -> list[str]:
     """Roles and ring, drawn from the budget."""
-    s = b.spec.schedule
-    stages = [f"stage {i}" for i in range(int(s.stages))]
+    if isinstance(b.spec.schedule, SingleRole):
+        return explain_single.picture(b)
+    if isinstance(b.spec.schedule, WgmmaPersistent):
+        return explain_persistent.picture(b)
+    return _specialised(b)
+
+
+def _specialised(b: Budget) -> list[str]:
+    s = b.spec.schedule_as(WgmmaWs)
+    depth = stages_of(b.spec)
+    stages = [f"stage {i}" for i in range(depth)]
     shown = stages if len(stages) <= 3 else [stages[0], "...", stages[-1]]
     ring = "".join(f"[{x:^9}]" for x in shown)
-    a, bb = b.smem["A ring"] // int(s.stages), b.smem["B ring"] // int(s.stages)
+    sizes = f"each A {a_stage(b.spec)} + B {b_stage(b.spec)} = {b.stage_bytes} bytes"
     names = f"consumers 0..{s.consumers - 1}" if s.consumers > 1 else "consumer 0"
+    producer = b.role("producer").warps
+    return [
+        "pipeline",
+        f"  global A, B --TMA--> {ring}  {sizes}",
+        f"       ^ producer      | full: {b.stage_bytes} bytes landed       "
+        f"^ empty: {s.consumers} arrivals",
+        f"       | ({producer} warp{'s' if producer > 1 else ''}){'':<11}v{'':<35}|",
+        f"  {names} --wgmma m64n{s.tile.n}k16 x{len(_mmas(s))}--> registers, "
+        f"release: {s.release} stage",
+        *_epilogue(b, s),
+    ]
+
+
+def _mmas(s: WgmmaWs) -> range:
+    """The wgmmas of one K tile and consumer."""
+    return range(s.tile.k // MMA_K * (consumer_m(s) // SLAB_M))
+
+
+def _epilogue(b: Budget, s: WgmmaWs) -> list[str]:
+    if not isinstance(s.epilogue, TmaTurns):
+        return ["       | masked stores", "       v", "  global D"]
     free = next((x for x in b.barriers if x.name == "d_free"), None)
     buffers = s.epilogue.store_buffers
     turns = f"d_free x{free.count}" if free else "a buffer each"
     return [
-        "pipeline",
-        f"  global A, B --TMA--> {ring}  each A {a} + B {bb} = {b.stage_bytes} bytes",
-        f"       ^ producer      | full: {b.stage_bytes} bytes landed       "
-        f"^ empty: {s.consumers} arrivals",
-        f"       | ({b.role('producer').warps} warp{'s' if b.role('producer').warps > 1 else ''})"
-        f"{'':<11}v{'':<35}|",
-        f"  {names} --wgmma m64n{s.tile.n}k16 x{s.tile.k // 16}--> registers, "
-        f"release: {s.release} stage",
         f"       | stmatrix, d_ready ({b.arch.warpgroup_threads} arrivals each)",
         f"       v                                      ^ {turns}",
         f"  {buffers} D buffer{'s' if buffers > 1 else ''} --TMA store by the producer--> global D",

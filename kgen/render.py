@@ -92,6 +92,8 @@ def _tidy(text: str) -> str:
 def commented(rows: Iterable[tuple[str, str]], indent: str = "") -> str:
     """Code with notes in one column; code too long for that carries its note in the line above."""
     rows = list(rows)
+    if not rows:
+        return ""
     longest = LINE_LENGTH - len(indent) - len("  // ")
     beside = [len(code) for code, note in rows if len(code) + len(note) <= longest]
     width = min(max(beside, default=0), longest - max(len(note) for _, note in rows)) + 2

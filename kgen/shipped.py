@@ -79,12 +79,19 @@ def json_schema() -> str:
 
 
 def _optional(schema: Any) -> Any:
-    """The same schema with every field optional, in the models that it refers to as well."""
+    """The same schema with every field optional, in the models that it refers to as well.
+
+    Of maps told apart by their kind, any may be meant: the kind may stand in the base.
+    """
     if isinstance(schema, list):
         return [_optional(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {k: _optional(v) for k, v in schema.items() if k != "required"}
+    kept = {
+        {"oneOf": "anyOf"}.get(k, k): _optional(v)
+        for k, v in schema.items()
+        if k not in ("required", "discriminator")
+    }
     if "$ref" in kept:
         kept["$ref"] += "Part"
     return kept

@@ -1,4 +1,4 @@
-"""Specs that together use every field of the wgmma_ws schedule at values the shipped ones do not.
+"""Specs that together use every field of every schedule at values the shipped ones do not.
 
 Each is small enough to build in a second; CI builds all of them, `make gpu` runs all of them.
 """
@@ -18,13 +18,19 @@ BASE: dict[str, Any] = {
         "d": {"dtype": "f16"},
         "accumulator": "f32",
     },
-    "schedule": {
-        "kind": "wgmma_ws",
-        "tile": {"m": 128, "n": 128, "k": 64},
-        "consumers": 2,
-        "stages": 3,
-    },
 }
+
+TILE = {"m": 128, "n": 128, "k": 64}
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "wgmma_ws": {"tile": TILE, "consumers": 2, "stages": 3},
+    "wgmma_single": {"tile": TILE, "stages": 3},
+    "mma_sync": {"tile": {**TILE, "k": 32}, "stages": 2},
+}
+"""What a variant of a kind starts from; without a kind it is one of wgmma_ws."""
+
+DIRECT = {"epilogue": {"kind": "direct"}}
+
+BUFFERS_2 = {"kind": "tma_turns", "store_buffers": 2}
 
 BF16 = {"a": {"dtype": "bf16"}, "b": {"dtype": "bf16"}, "d": {"dtype": "bf16"}}
 
@@ -85,14 +91,92 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "store_buffers_2_of_3": {
         "gemm": {"accumulator": "f16"},
-        "schedule": {"consumers": 3, "tile": {"m": 192}, "epilogue": {"store_buffers": 2}},
+        "schedule": {"consumers": 3, "tile": {"m": 192}, "epilogue": BUFFERS_2},
     },
-    "store_buffer_each": {"schedule": {"epilogue": {"store_buffers": 2}}},
+    "store_buffer_each": {"schedule": {"epilogue": BUFFERS_2}},
     "raster_along_m": {"schedule": {"raster": {"along": "m", "group": 3}}},
     "raster_1": {"schedule": {"raster": {"along": "n", "group": 1}}},
     "l2_promotion_off": {"schedule": {"l2": {"promotion_bytes": 0}}},
     "l2_promotion_256": {"schedule": {"l2": {"promotion_bytes": 256}}},
     "smem_limit": {"schedule": {"stages": "auto", "smem_limit": "128KiB"}},
+    "two_slabs": {"schedule": {"consumers": 1, "stages": 2}},
+    "two_slabs_m_major": {
+        "gemm": {"a": {"major": "m"}, "b": {"major": "n"}},
+        "schedule": {"consumers": 1, "swizzle_bytes": 64},
+    },
+    "two_slabs_take_turns": {
+        "gemm": {"accumulator": "f16"},
+        "schedule": {"tile": {"m": 256, "n": 192}, "a_order": [1, 0]},
+    },
+    "four_slabs_two_panels": {
+        "schedule": {"consumers": 1, "tile": {"m": 256, "n": 64, "k": 128}, "stages": 2},
+    },
+    "direct_f16_accumulation": {
+        "gemm": {"accumulator": "f16"},
+        "schedule": {**DIRECT, "tile": {"n": 256}},
+    },
+    "direct_bf16_m_major": {
+        "gemm": {**BF16, "a": {"dtype": "bf16", "major": "m"}},
+        "schedule": {**DIRECT, "consumers": 1, "release": "same", "stages": 1},
+    },
+    "direct_n_8": {"schedule": {**DIRECT, "consumers": 1, "tile": {"m": 64, "n": 8}}},
+    "direct_n_104_warpgroup": {
+        "schedule": {**DIRECT, "producer": "warpgroup", "tile": {"n": 104}, "raster": {"group": 1}}
+    },
+    "single_one_stage": {"schedule": {"kind": "wgmma_single", "stages": 1}},
+    "single_auto_bf16_mn_major": {
+        "gemm": {
+            **BF16,
+            "a": {"dtype": "bf16", "major": "m"},
+            "b": {"dtype": "bf16", "major": "n"},
+        },
+        "schedule": {"kind": "wgmma_single", "stages": "auto", "smem_limit": "100KiB"},
+    },
+    "single_two_consumers_f16_accumulation": {
+        "gemm": {"accumulator": "f16"},
+        "schedule": {
+            "kind": "wgmma_single",
+            "consumers": 2,
+            "tile": {"m": 256, "n": 72, "k": 48},
+            "raster": {"along": "m", "group": 2},
+        },
+    },
+    "single_swizzle_32": {
+        "schedule": {
+            "kind": "wgmma_single",
+            "swizzle_bytes": 32,
+            "tile": {"m": 64, "n": 16},
+            "raster": {"along": "m", "group": 1},
+            "l2": {"promotion_bytes": 0},
+        }
+    },
+    "sync_one_stage_bf16": {"gemm": BF16, "schedule": {"kind": "mma_sync", "stages": 1}},
+    "sync_f16_accumulation": {
+        "gemm": {"accumulator": "f16"},
+        "schedule": {"kind": "mma_sync", "warps": {"m": 4, "n": 2}, "stages": "auto"},
+    },
+    "sync_two_panels": {
+        "schedule": {"kind": "mma_sync", "tile": {"n": 64, "k": 128}, "warps": {"m": 4, "n": 1}}
+    },
+    "sync_four_panels_swizzle_32": {
+        "schedule": {
+            "kind": "mma_sync",
+            "tile": {"m": 48, "n": 80, "k": 64},
+            "warps": {"m": 3, "n": 5},
+            "swizzle_bytes": 32,
+            "raster": {"group": 1},
+            "smem_limit": "40KiB",
+        }
+    },
+    "sync_k_48": {
+        "gemm": {"d": {"dtype": "bf16"}},
+        "schedule": {
+            "kind": "mma_sync",
+            "tile": {"m": 32, "n": 32, "k": 48},
+            "warps": {"m": 1, "n": 1},
+            "l2": {"promotion_bytes": 256},
+        },
+    },
 }
 
 
@@ -104,5 +188,7 @@ def _merged(base: Any, over: Any) -> Any:
 
 def variant(name: str) -> LoadedSpec:
     """The spec of one variant. JSON is YAML, so it takes the way that a file takes."""
-    text = json.dumps({"name": name, **_merged(BASE, VARIANTS[name])}, indent=1)
+    kind = VARIANTS[name].get("schedule", {}).get("kind", "wgmma_ws")
+    base = {**BASE, "schedule": {"kind": kind, **SCHEDULES[kind]}}
+    text = json.dumps({"name": name, **_merged(base, VARIANTS[name])}, indent=1)
     return parse_spec(text, f"{name}.yaml")

@@ -112,7 +112,7 @@ class Buffers:
 def operand_layout(plan: KernelPlan) -> tuple[Any, ...]:
     """What of a plan decides its buffers: plans that agree here can be timed on the same ones."""
     gemm = plan.budget.spec.gemm
-    return (gemm, *((row.operand, row.dtype.name, row.inner, row.ld) for row in plan.maps))
+    return (gemm, *((row.operand, row.dtype.name, row.inner, row.ld) for row in plan.input_maps))
 
 
 def buffers_for(plan: KernelPlan, problem: Problem, seed: int = 0) -> Buffers:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from kgen.budget.mma_sync import mma_sync_budget, mma_sync_changes, mma_sync_limits
 from kgen.budget.model import Budget
 from kgen.budget.wgmma_changes import wgmma_changes
-from kgen.budget.wgmma_limits import wgmma_limits
+from kgen.budget.wgmma_limits import wgmma_persistent_limits, wgmma_single_limits, wgmma_ws_limits
+from kgen.budget.wgmma_persistent import wgmma_persistent_budget
+from kgen.budget.wgmma_single import wgmma_single_budget
 from kgen.budget.wgmma_ws import wgmma_ws_budget
 from kgen.errors import BudgetError
 from kgen.spec import KernelSpec, LoadedSpec, Violation
@@ -26,7 +29,10 @@ class _Family:
 
 
 _FAMILIES: dict[str, _Family] = {
-    "wgmma_ws": _Family(wgmma_ws_budget, wgmma_limits, wgmma_changes),
+    "mma_sync": _Family(mma_sync_budget, mma_sync_limits, mma_sync_changes),
+    "wgmma_persistent": _Family(wgmma_persistent_budget, wgmma_persistent_limits, wgmma_changes),
+    "wgmma_single": _Family(wgmma_single_budget, wgmma_single_limits, wgmma_changes),
+    "wgmma_ws": _Family(wgmma_ws_budget, wgmma_ws_limits, wgmma_changes),
 }
 
 

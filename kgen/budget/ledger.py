@@ -37,6 +37,11 @@ class Ledger:
     def __getitem__(self, name: str) -> int:
         return next(item.amount for item in self.items if item.name == name)
 
+    def offset(self, name: str) -> int:
+        """Sum of the items before the one called `name`."""
+        names = [item.name for item in self.items]
+        return sum(item.amount for item in self.items[: names.index(name)])
+
     def rows(self) -> tuple[str, ...]:
         """Aligned lines, one per item and one for the total."""
         names = [*(item.name for item in self.items), "total"]

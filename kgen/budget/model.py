@@ -19,11 +19,12 @@ class Role:
     register_cap: int  # what one thread of the role may hold
     accumulators: int
     overhead: int  # addresses, loop state, epilogue: an estimate until ptxas has spoken
+    waiting: int = 0  # a finished tile, rounded, that is stored during the next one
 
     @property
     def registers(self) -> int:
         """Registers per thread that the role is expected to need."""
-        return self.accumulators + self.overhead
+        return self.accumulators + self.waiting + self.overhead
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kgen.spec import KernelSpec, Violation
-from kgen.spec.rules.wgmma import SLAB_M
+from kgen.spec.hopper import TmaPerWarp, TmaTurns, WgmmaSchedule
+from kgen.spec.rules.wgmma import SLAB_M, consumer_m
+from kgen.spec.single_role import WgmmaSingle
 
 
 def wgmma_changes(
@@ -13,6 +15,7 @@ def wgmma_changes(
 ) -> Iterator[tuple[str, KernelSpec]]:
     """Single changes as YAML, with the spec after each; not all of them help."""
     s = spec.schedule
+    assert isinstance(s, WgmmaSchedule)
 
     def change(**fields: object) -> KernelSpec:
         return spec.model_copy(update={"schedule": s.model_copy(update=fields)})
@@ -32,11 +35,17 @@ def wgmma_changes(
         yield "schedule.registers: auto", change(registers="auto")
     if s.smem_limit and field in ("smem_limit", "stages"):
         yield "no schedule.smem_limit", change(smem_limit=None)
-    if s.epilogue.store_buffers > 1:
-        one = s.epilogue.model_copy(update={"store_buffers": 1})
+    epilogue = None if isinstance(s, WgmmaSingle) else s.epilogue
+    if isinstance(epilogue, TmaPerWarp) and epilogue.deferred:
+        at_once = epilogue.model_copy(update={"deferred": False})
+        yield "schedule.epilogue.deferred: false", change(epilogue=at_once)
+    if isinstance(epilogue, TmaTurns | TmaPerWarp) and epilogue.store_buffers > 1:
+        one = epilogue.model_copy(update={"store_buffers": 1})
         yield "schedule.epilogue.store_buffers: 1", change(epilogue=one)
+    for rows in range(consumer_m(s) - SLAB_M, 0, -SLAB_M):
+        yield f"schedule.tile.m: {rows * s.consumers}", change(tile=tile(m=rows * s.consumers))
     for consumers in range(s.consumers - 1, 0, -1):
-        m = consumers * SLAB_M
+        m = consumers * consumer_m(s)
         text = f"schedule.tile.m: {m} with consumers: {consumers}"
         yield text, change(tile=tile(m=m), consumers=consumers)
     for n in range(s.tile.n - 64, 0, -64):

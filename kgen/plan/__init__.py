@@ -4,12 +4,17 @@ from collections.abc import Callable
 
 from kgen.budget import Budget, budget
 from kgen.plan.model import KernelPlan, TensorMap
+from kgen.plan.single_role import lower_mma_sync, lower_wgmma_single
+from kgen.plan.wgmma_persistent import lower_wgmma_persistent
 from kgen.plan.wgmma_ws import lower_wgmma_ws
 from kgen.spec import LoadedSpec
 
 __all__ = ["KernelPlan", "TensorMap", "lower"]
 
 _LOWERINGS: dict[str, Callable[[LoadedSpec, Budget], KernelPlan]] = {
+    "mma_sync": lower_mma_sync,
+    "wgmma_persistent": lower_wgmma_persistent,
+    "wgmma_single": lower_wgmma_single,
     "wgmma_ws": lower_wgmma_ws,
 }
 

@@ -94,29 +94,12 @@ class Load:
     """One TMA load of a stage: where it lands and what it reads, in elements."""
 
     destination: str  # member of SharedStorage
-    slab: int | None  # index into the member, None for B
+    tile_first: str  # the tile's first row (A) or column (B), as CUDA text
+    slab: int | None  # index into the member, None if it is not divided
     offset: int  # elements into it
     mn_offset: int  # rows (A) or columns (B) after the tile's first
     k_offset: int  # K elements after the stage's first
     k_is_inner: bool
-
-
-@dataclass(frozen=True)
-class ProducerPlan:
-    """The warp that fills the ring and drains the D buffers."""
-
-    a_loads: tuple[Load, ...]
-    b_loads: tuple[Load, ...]
-    frees_buffers: bool  # some consumer waits for a buffer that another used first
-    registers: int | None  # setmaxnreg.dec
-
-
-@dataclass(frozen=True)
-class KStep:
-    """Descriptor advances of one MMA, in the descriptor's unit of 16 bytes."""
-
-    a: int
-    b: int
 
 
 @dataclass(frozen=True)
@@ -128,37 +111,6 @@ class Descriptor:
 
 
 @dataclass(frozen=True)
-class Mma:
-    """One wgmma form and its operand list. Registers per thread."""
-
-    instruction: str
-    registers: int
-    register_type: str  # CUDA type of one accumulator register
-    constraint: str  # inline-asm constraint of one accumulator register
-    operand_rows: tuple[tuple[int, ...], ...]  # accumulator operands, eight a line
-    register_rows: tuple[tuple[int, ...], ...]  # the same, four a line
-    a_operand: int
-    b_operand: int
-    trans_a: int
-    trans_b: int
-
-
-@dataclass(frozen=True)
-class ConsumerPlan:
-    """A warpgroup that multiplies one slab and stages it."""
-
-    k_steps: tuple[KStep, ...]
-    k_step_note: str
-    releases_previous: bool
-    takes_turns: bool
-    converts: (
-        str | None
-    )  # wrapper that packs two f32 into 16-bit storage; None when D is the accumulator
-    out: str  # the array that holds D's 16-bit pairs
-    registers: int | None  # setmaxnreg.inc
-
-
-@dataclass(frozen=True)
 class Layout:
     """The layout bits of an operand's shared-memory descriptors, as a constant of the file."""
 
@@ -167,6 +119,27 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class ResidentGrid:
+    """A grid of resident clusters that take tiles in turn.
+
+    most  clusters at a time, None for as many as the device holds
+    least_saving  K tiles that cutting tiles must save; None: tiles are never cut
+    part_bytes  what a CTA leaves of a cut tile
+    flags  per cut and CTA, 4 bytes each
+    """
+
+    most: int | None
+    least_saving: int | None
+    part_bytes: int
+    flags: int
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a tile may be cut in two, which takes a workspace."""
+        return self.least_saving is not None
+
+
+@dataclass(frozen=True, kw_only=True)
 class KernelPlan:
     """What every kernel has, whatever its schedule: identity, interface, storage and launch."""
 
@@ -196,6 +169,14 @@ class KernelPlan:
     threads: int
     smem_bytes: int
     tile: tuple[int, int, int]
+    slab_m: int  # rows of the tile that one consumer, or one row of warps, computes
+    stages: int
+    d_type: DType
+    raster_grouped: bool
+    raster_along_n: bool
+    cluster: tuple[int, int] = (1, 1)  # CTAs along M and N
+    pdl: bool = False  # launched with programmatic stream serialisation
+    resident: ResidentGrid | None = None  # None: one CTA for every tile
 
     @property
     def input_maps(self) -> tuple[TensorMap, ...]:
@@ -213,26 +194,25 @@ class KernelPlan:
         return self.maps[1]
 
     @property
-    def map_d(self) -> TensorMap:
-        """The tensor map of D, used where its rows are 16-byte aligned."""
-        return self.maps[2]
+    def map_d(self) -> TensorMap | None:
+        """The tensor map of D, used where its rows are 16-byte aligned; None if TMA never is."""
+        return self.maps[2] if len(self.maps) > 2 else None
+
+    @property
+    def clustered(self) -> bool:
+        """Whether CTAs run in clusters."""
+        return self.cluster != (1, 1)
+
+    @property
+    def cuts_tiles(self) -> bool:
+        """Whether a launch may need a workspace for the parts of cut tiles."""
+        return self.resident is not None and self.resident.cuts
+
+    @property
+    def cluster_tile(self) -> tuple[int, int]:
+        """Rows and columns of D that a cluster computes at a time."""
+        return self.tile[0] * self.cluster[0], self.tile[1] * self.cluster[1]
 
     def constant(self, name: str) -> int:
         """The value of a constant of the generated file."""
         return next(c.value for c in self.constants if c.name == name)
-
-
-@dataclass(frozen=True)
-class WgmmaPlan(KernelPlan):
-    """A kernel whose consumers multiply with wgmma."""
-
-    mma: Mma
-    raster_along_n: bool
-
-
-@dataclass(frozen=True)
-class WgmmaWsPlan(WgmmaPlan):
-    """One wgmma_ws kernel."""
-
-    producer: ProducerPlan
-    consumer: ConsumerPlan

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kgen.dtypes import DType
 from kgen.plan.model import Status, TensorMap
 
 
 def statuses(
-    inputs: tuple[TensorMap, ...], output: TensorMap, extent_limit: int
+    inputs: tuple[TensorMap, ...], output: DType, extent_limit: int, *, workspace: bool
 ) -> tuple[Status, ...]:
     """Every status in the order of the checks, which is the order of their values."""
     rows = [("ok", "success"), *_extents(extent_limit)]
@@ -19,8 +20,9 @@ def statuses(
         rows += _input(row)
     rows += [
         ("d_null", "d is null"),
-        ("d_unaligned", f"d must be aligned to its element, {output.dtype.bytes} bytes"),
+        ("d_unaligned", f"d must be aligned to its element, {output.bytes} bytes"),
         ("ldd_too_small", "ldd must be at least n"),
+        *([("workspace_null", "workspace is null where workspace_bytes is not 0")] * workspace),
         ("d_not_on_device", "d must be device memory: it decides the device of the launch"),
         ("wrong_device", "the device cannot run the target of this kernel"),
         ("driver_too_old", "the driver is older than the CUDA runtime or cuTensorMapEncodeTiled"),

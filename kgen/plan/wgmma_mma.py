@@ -1,4 +1,4 @@
-"""The consumers' side of the wgmma_ws schedule: the MMA, its descriptors and their advances.
+"""The consumers' side of the wgmma schedules: the MMA, its descriptors and their advances.
 
 Descriptor fields: PTX ISA, "Matrix descriptor format" of wgmma. Values are checked on an H200 by
 the conformance tests named in the facts that the tests cite.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from kgen.budget import Budget
 from kgen.dtypes import dtype
-from kgen.plan.model import ConsumerPlan, Descriptor, KStep, Layout, Mma
+from kgen.plan.hopper import ConsumerPlan, KStep, Mma, Slab, StorePlan
+from kgen.plan.model import Descriptor, Layout
 from kgen.spec import KernelSpec
 from kgen.spec.base import Registers
-from kgen.spec.hopper import WgmmaWs
-from kgen.spec.rules.wgmma import MMA_K, SLAB_M
+from kgen.spec.hopper import TmaTurns, WgmmaSchedule, WgmmaWs
+from kgen.spec.rules.wgmma import MMA_K, SLAB_M, consumer_m, slabs_of
 
 _SWIZZLE_CODE = {128: 1, 64: 2, 32: 3}  # descriptor bits 62-63
 _ROWS_PER_PATTERN = 8
@@ -20,25 +21,62 @@ _DESCRIPTOR_UNIT = 16  # bytes
 
 
 def consumer(spec: KernelSpec, b: Budget) -> ConsumerPlan:
-    """A warpgroup that multiplies one slab and stages it."""
-    s, gemm = spec.schedule_as(WgmmaWs), spec.gemm
-    split = s.registers if isinstance(s.registers, Registers) else None
-    steps = range(0, s.tile.k, MMA_K)
-    a_steps = [_advance(spec, b, "a", SLAB_M, k) for k in steps]
-    b_steps = [_advance(spec, b, "b", s.tile.n, k) for k in steps]
-    packs = {"f16": "pack_f16x2", "bf16": "pack_bf16x2"}
+    """A warpgroup that multiplies its slabs and stages or stores them."""
+    s = schedule_of(spec)
+    epilogue = s.epilogue if isinstance(s, WgmmaWs) else None
+    turns = epilogue if isinstance(epilogue, TmaTurns) else None
+    split = s.registers if isinstance(s, WgmmaWs) else None
+    slabs = _slabs(spec, s)
+    steps = [
+        KStep(x.acc, advance(b, "a", consumer_m(s), x.row, k), advance(b, "b", s.tile.n, 0, k))
+        for k in range(0, s.tile.k, MMA_K)
+        for x in slabs
+    ]
     return ConsumerPlan(
-        k_steps=tuple(KStep(x, y) for x, y in zip(a_steps, b_steps, strict=True)),
-        k_step_note=_k_step_note(b),
-        releases_previous=s.release == "previous",
-        takes_turns=s.epilogue.store_buffers < s.consumers,
-        converts=packs[gemm.d.dtype] if gemm.accumulator == "f32" else None,
-        out="out" if gemm.accumulator == "f32" else "acc",
-        registers=split.consumer if split else None,
+        slabs=slabs,
+        several_slabs=len(slabs) > 1,
+        rows=rows_constant(s),
+        k_steps=tuple(steps),
+        k_step_note=k_step_note(b),
+        releases_previous=isinstance(s, WgmmaWs) and s.release == "previous",
+        stores_directly=turns is None,
+        takes_turns=turns is not None and turns.store_buffers < s.consumers,
+        store=store(spec, "kTileN"),
+        registers=split.consumer if isinstance(split, Registers) else None,
     )
 
 
-def _k_step_note(b: Budget) -> str:
+def schedule_of(spec: KernelSpec) -> WgmmaSchedule:
+    """The schedule, which the caller knows to multiply with wgmma."""
+    assert isinstance(spec.schedule, WgmmaSchedule)
+    return spec.schedule
+
+
+def _slabs(spec: KernelSpec, s: WgmmaSchedule) -> tuple[Slab, ...]:
+    """The slabs of one consumer."""
+    rows = range(0, consumer_m(s), SLAB_M)
+    index = [f"[{i}]" for i in range(len(rows))] if len(rows) > 1 else [""]
+    out = "out" if spec.gemm.accumulator == "f32" else "acc"
+    return tuple(Slab(f"acc{i}", f"{out}{i}", row) for i, row in zip(index, rows, strict=True))
+
+
+def rows_constant(s: WgmmaSchedule) -> str:
+    """The constant that holds the rows of one consumer."""
+    return "kConsumerM" if consumer_m(s) > SLAB_M else "kSlabM"
+
+
+def store(spec: KernelSpec, columns: str) -> StorePlan:
+    """How accumulators become elements of D."""
+    packs = {"f16": "pack_f16x2", "bf16": "pack_bf16x2"}
+    f32 = spec.gemm.accumulator == "f32"
+    return StorePlan(
+        columns=columns,
+        register_type="float" if f32 else "uint32_t",
+        converts=packs[spec.gemm.d.dtype] if f32 else None,
+    )
+
+
+def k_step_note(b: Budget) -> str:
     """How far one MMA moves the descriptors, in words."""
     ways = {
         f"{MMA_K * b.box(x).element_bytes} bytes of a row"
@@ -49,14 +87,14 @@ def _k_step_note(b: Budget) -> str:
     return f"Each wgmma takes {MMA_K} of K, {' or '.join(sorted(ways))}; offsets in 16-byte units."
 
 
-def _advance(spec: KernelSpec, b: Budget, operand: str, rows: int, k: int) -> int:
-    """Descriptor units from the start of a stage's operand to K element `k`."""
+def advance(b: Budget, operand: str, rows: int, row: int, k: int) -> int:
+    """Descriptor units from the start of a stage's operand to element (row, k) of its `rows`."""
     box = b.box(operand)
     size = box.element_bytes
     if box.inner_axis == "k":
         panel, within = divmod(k, box.inner)
-        return (panel * rows * box.inner + within) * size // _DESCRIPTOR_UNIT
-    return k * box.swizzle_bytes // _DESCRIPTOR_UNIT
+        return (panel * rows * box.inner + row * box.inner + within) * size // _DESCRIPTOR_UNIT
+    return (row // box.inner * box.bytes + k * box.swizzle_bytes) // _DESCRIPTOR_UNIT
 
 
 def layouts(b: Budget) -> tuple[Layout, ...]:
@@ -85,16 +123,19 @@ def _descriptor(b: Budget, operand: str) -> Descriptor:
     return Descriptor(f"0x{units | _SWIZZLE_CODE[box.swizzle_bytes] << 62:016x}", note)
 
 
-def mma(spec: KernelSpec, b: Budget) -> Mma:
-    """The wgmma of one slab."""
-    gemm, n = spec.gemm, spec.schedule_as(WgmmaWs).tile.n
-    registers = b.role("consumer").accumulators
+def mma(spec: KernelSpec, b: Budget, *, overwrites: bool = False) -> Mma:
+    """The wgmma of one slab.
+
+    overwrites  whether the caller says by an argument if the accumulators' old values count
+    """
+    gemm, s = spec.gemm, schedule_of(spec)
+    registers = b.role("consumer").accumulators // slabs_of(s)
     f32 = gemm.accumulator == "f32"
     operands = list(range(registers))
     ptx = dtype(gemm.a.dtype).ptx
     return Mma(
         instruction=(
-            f"wgmma.mma_async.sync.aligned.m{SLAB_M}n{n}k{MMA_K}.{gemm.accumulator}.{ptx}.{ptx}"
+            f"wgmma.mma_async.sync.aligned.m{SLAB_M}n{s.tile.n}k{MMA_K}.{gemm.accumulator}.{ptx}.{ptx}"
         ),
         registers=registers,
         register_type="float" if f32 else "uint32_t",
@@ -103,6 +144,7 @@ def mma(spec: KernelSpec, b: Budget) -> Mma:
         register_rows=tuple(tuple(operands[i : i + 4]) for i in range(0, registers, 4)),
         a_operand=registers,
         b_operand=registers + 1,
+        accumulate_operand=registers + 2 if overwrites else None,
         trans_a=int(gemm.a.major != "k"),
         trans_b=int(gemm.b.major != "k"),
     )

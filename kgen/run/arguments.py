@@ -13,6 +13,7 @@ import numpy as np
 
 from kgen.errors import LaunchError
 from kgen.plan import KernelPlan, TensorMap
+from kgen.run.grid import Grid, ceil_div
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Arguments:
     lda: int
     ldb: int
     ldd: int
+    workspace: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -35,13 +37,9 @@ class Arguments:
         return self.m == 0 or self.n == 0
 
 
-def _tiles(extent: int, tile: int) -> int:
-    return -(-extent // tile)
-
-
-def grid_tiles(plan: KernelPlan, x: Arguments) -> int:
-    """CTAs of the launch, all along grid.x."""
-    return _tiles(x.m, plan.tile[0]) * _tiles(x.n, plan.tile[1])
+def _tiles_of(plan: KernelPlan, x: Arguments) -> int:
+    m, n = plan.cluster_tile
+    return ceil_div(x.m, m) * ceil_div(x.n, n)
 
 
 def status_of(plan: KernelPlan, x: Arguments) -> str:
@@ -51,7 +49,7 @@ def status_of(plan: KernelPlan, x: Arguments) -> str:
             return f"{extent}_out_of_range"
     if x.is_empty:
         return "ok"
-    if grid_tiles(plan, x) > plan.max_tiles:
+    if _tiles_of(plan, x) > plan.max_tiles:
         return "too_many_tiles"
     if x.k > 0:
         for row in plan.input_maps:
@@ -60,7 +58,7 @@ def status_of(plan: KernelPlan, x: Arguments) -> str:
                 return status
     if x.d == 0:
         return "d_null"
-    if x.d % plan.map_d.dtype.bytes:
+    if x.d % plan.d_type.bytes:
         return "d_unaligned"
     if x.m > 1 and x.ldd < x.n:
         return "ldd_too_small"
@@ -83,6 +81,13 @@ def _input_status(row: TensorMap, x: Arguments) -> str:
     return "ok"
 
 
+def require_workspace(plan: KernelPlan, x: Arguments, grid: Grid) -> None:
+    """Raises LaunchError where the launch needs a workspace and has none."""
+    if grid.workspace_bytes and not x.workspace:
+        what = f"{plan.name}: workspace_null: {grid.workspace_bytes} bytes of device memory needed"
+        raise LaunchError(what, "workspace_null")
+
+
 def require_ok(plan: KernelPlan, x: Arguments) -> None:
     """Raises LaunchError, naming operand, value and rule, when the launch must not run."""
     status = status_of(plan, x)
@@ -101,29 +106,39 @@ def stores_by_tma(plan: KernelPlan, x: Arguments) -> bool:
     TMA clips a load element by element but a store in units of 16 bytes: with N = 81 of a 16-bit
     type it writes 88 columns (seen on an H200). So N must be a whole number of units, too.
     """
-    if x.d % 16 or x.n % plan.map_d.multiple:
+    row = plan.map_d
+    if row is None or x.d % 16 or x.n % row.multiple:
         return False
-    return x.m == 1 or (x.ldd % plan.map_d.multiple == 0 and x.ldd < plan.map_d.max_ld)
+    return x.m == 1 or (x.ldd % row.multiple == 0 and x.ldd < row.max_ld)
 
 
-def problem_values(plan: KernelPlan, x: Arguments) -> dict[str, int]:
-    """The members of the kernel's `Problem` parameter."""
+def stores_in_pairs(x: Arguments) -> bool:
+    """Whether two neighbouring 16-bit elements of D can be stored as one aligned word."""
+    return x.d % 4 == 0 and (x.m == 1 or x.ldd % 2 == 0)
+
+
+def problem_values(plan: KernelPlan, x: Arguments, grid: Grid) -> dict[str, int]:
+    """The members of the kernel's `Problem` parameter, by name; a plan has some of them."""
     return {
         "d": x.d,
         "ldd": x.ldd,
         "m": x.m,
         "n": x.n,
-        "k_tiles": _tiles(x.k, plan.tile[2]),
-        "tiles_m": _tiles(x.m, plan.tile[0]),
-        "tiles_n": _tiles(x.n, plan.tile[1]),
+        "k_tiles": ceil_div(x.k, plan.tile[2]),
+        "tiles_m": grid.tiles_m,
+        "tiles_n": grid.tiles_n,
         "tma_store": int(stores_by_tma(plan, x)),
+        "pair_store": int(stores_in_pairs(x)),
+        "share": grid.share,
+        "flags": x.workspace,
+        "parts": x.workspace + grid.flag_bytes,
     }
 
 
-def problem_record(plan: KernelPlan, x: Arguments) -> Any:
+def problem_record(plan: KernelPlan, x: Arguments, grid: Grid) -> Any:
     """The kernel's `Problem` parameter, laid out as the compiler lays out the struct."""
     layout = np.dtype([(f.name, f.numpy) for f in plan.problem_fields], align=True)
-    values = problem_values(plan, x)
+    values = problem_values(plan, x, grid)
     record = np.zeros((), layout)
     for name in layout.names or ():
         record[name] = values[name]

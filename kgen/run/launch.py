@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ import numpy as np
 
 from kgen.errors import DeviceError, LaunchError
 from kgen.plan import KernelPlan, TensorMap
-from kgen.run.arguments import Arguments, grid_tiles, problem_record, require_ok, stores_by_tma
+from kgen.run.arguments import (
+    Arguments,
+    problem_record,
+    require_ok,
+    require_workspace,
+    stores_by_tma,
+)
+from kgen.run.grid import Grid, grid_of
 
 MAP_BYTES = 128
 ZERO_MAP = np.void(bytes(MAP_BYTES))
@@ -102,6 +110,49 @@ class Launch:
             self.function((self.grid,), (self.threads,), self.arguments, shared_mem=self.smem_bytes)
 
 
+class OverlappingLaunch(Launch):
+    """A launch whose prologue may overlap the kernel before it on the stream.
+
+    That is programmatic stream serialisation, which cupy's own launch cannot ask for.
+    """
+
+    def __call__(self) -> None:
+        """Enqueue once. Raises DeviceError with the driver's code when it refuses."""
+        import cupy
+
+        config, function, pointers, _ = self._call
+        driver = import_driver()
+        config.hStream = driver.CUstream(cupy.cuda.get_current_stream().ptr)
+        (error,) = driver.cuLaunchKernelEx(config, function, pointers, 0)
+        if int(error):
+            raise DeviceError(f"cuLaunchKernelEx: {error.name}")
+
+    @cached_property
+    def _call(self) -> tuple[Any, Any, int, Any]:
+        """Configuration, function, address of the argument pointers, and what they point into."""
+        driver = import_driver()
+        config = launch_config(self.grid, self.threads, self.smem_bytes)
+        overlap = driver.CUlaunchAttribute()
+        overlap.id = (
+            driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        )
+        overlap.value.programmaticStreamSerializationAllowed = 1
+        config.attrs, config.numAttrs = [overlap], 1
+        buffers = [np.array(x) for x in self.arguments]
+        pointers = np.array([x.ctypes.data for x in buffers], dtype=np.uint64)
+        function = driver.CUfunction(self.function.kernel.ptr)
+        return config, function, pointers.ctypes.data, (buffers, pointers)
+
+
+def launch_config(grid: int, threads: int, smem_bytes: int) -> Any:
+    """The driver's launch configuration of a one-dimensional grid."""
+    config = import_driver().CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid, 1, 1
+    config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
+    config.sharedMemBytes = smem_bytes
+    return config
+
+
 class Kernel:
     """A cubin loaded on the current device."""
 
@@ -111,22 +162,62 @@ class Kernel:
         self.plan = plan
         self._function = cupy.RawModule(path=str(cubin)).get_function(plan.name)
         self._function.max_dynamic_shared_size_bytes = plan.smem_bytes
+        self.resident = resident_clusters(plan, self._function) if plan.resident else None
+        self._workspaces: list[Any] = []  # prepared launches may use any of them
 
     @property
     def registers(self) -> int:
         """Registers per thread of the loaded code."""
         return self._function.num_regs
 
+    def grid(self, x: Arguments) -> Grid:
+        """How this device runs a problem."""
+        return grid_of(self.plan, x.m, x.n, x.k, self.resident)
+
     def prepare(self, x: Arguments) -> Launch:
-        """Check the arguments, encode the maps. Raises LaunchError where the C launcher refuses."""
+        """Check the arguments, encode the maps. Raises LaunchError where the C launcher refuses.
+
+        A workspace of the kernel's own is used where the arguments name none; launches that share
+        it must follow each other on one stream.
+        """
         plan = self.plan
         require_ok(plan, x)
         if x.is_empty:
             return Launch(self._function, 0, plan.threads, plan.smem_bytes, ())
+        grid = self.grid(x)
+        x = replace(x, workspace=x.workspace or self._own_workspace(grid.workspace_bytes))
+        require_workspace(plan, x, grid)
         maps = [encode_map(row, x) if x.k else ZERO_MAP for row in plan.input_maps]
-        maps.append(encode_map(plan.map_d, x) if stores_by_tma(plan, x) else ZERO_MAP)
-        arguments = (*maps, problem_record(plan, x))
-        return Launch(self._function, grid_tiles(plan, x), plan.threads, plan.smem_bytes, arguments)
+        if plan.map_d:
+            maps.append(encode_map(plan.map_d, x) if stores_by_tma(plan, x) else ZERO_MAP)
+        arguments = (*maps, problem_record(plan, x, grid))
+        launch = OverlappingLaunch if plan.pdl else Launch
+        return launch(self._function, grid.ctas, plan.threads, plan.smem_bytes, arguments)
+
+    def _own_workspace(self, size: int) -> int:
+        if size == 0:
+            return 0
+        import cupy
+
+        if not self._workspaces or self._workspaces[-1].nbytes < size:
+            self._workspaces.append(cupy.zeros(size, dtype=cupy.uint8))
+        return self._workspaces[-1].data.ptr
+
+
+def resident_clusters(plan: KernelPlan, function: Any) -> int:
+    """Clusters of a kernel that the current device holds at a time."""
+    import cupy
+
+    if not plan.clustered:
+        device = cupy.cuda.Device().id
+        return cupy.cuda.runtime.getDeviceProperties(device)["multiProcessorCount"]
+    driver = import_driver()
+    config = launch_config(plan.cluster[0] * plan.cluster[1], plan.threads, plan.smem_bytes)
+    handle = driver.CUfunction(function.kernel.ptr)
+    error, clusters = driver.cuOccupancyMaxActiveClusters(handle, config)
+    if int(error):
+        raise DeviceError(f"cuOccupancyMaxActiveClusters: {error.name}")
+    return clusters
 
 
 class SharedLibrary:
@@ -156,7 +247,10 @@ class SharedLibrary:
 
     def launch(self, x: Arguments, stream: int = 0) -> int:
         """Status of `<name>_launch`."""
-        return self._launch(x.a, x.b, x.d, x.m, x.n, x.k, x.lda, x.ldb, x.ldd, None, stream or None)
+        workspace = x.workspace or None
+        return self._launch(
+            x.a, x.b, x.d, x.m, x.n, x.k, x.lda, x.ldb, x.ldd, workspace, stream or None
+        )
 
     def status_string(self, status: int) -> str:
         """What a status means."""

@@ -13,8 +13,9 @@ from pydantic import Field, Strict
 
 from kgen.arch import ARCHS
 from kgen.spec.base import Model
-from kgen.spec.hopper import WgmmaWs
+from kgen.spec.hopper import WgmmaPersistent, WgmmaWs
 from kgen.spec.names import KernelName
+from kgen.spec.single_role import MmaSync, WgmmaSingle
 
 Target = Literal["sm_90a"]
 assert set(ARCHS) == {"sm_90a"}, "Target must list every architecture of arch.py"
@@ -50,7 +51,7 @@ class Gemm(Model):
     accumulator: Literal["f32", "f16"] = Field(description="Type that the tensor cores add up in.")
 
 
-Schedule = WgmmaWs
+Schedule = Annotated[WgmmaWs | WgmmaPersistent | WgmmaSingle | MmaSync, Field(discriminator="kind")]
 """The schedules, told apart by `kind`."""
 
 Kind = TypeVar("Kind", bound=Model)
@@ -82,7 +83,7 @@ class KernelSpec(Model):
     name: KernelName
     target: Target = Field(description="Compilation target, suffix included.")
     gemm: Gemm
-    schedule: Schedule
+    schedule: Schedule = Field(description="How the kernel computes it; the fields of its kind.")
     verify: Verify = Verify()  # pyright: ignore[reportCallIssue]
 
     def schedule_as(self, kind: type[Kind]) -> Kind:

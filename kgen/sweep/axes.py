@@ -14,7 +14,7 @@ from typing import Any
 
 from simpleeval import EvalWithCompoundTypes, InvalidExpression
 
-from kgen.spec.locate import legal_paths
+from kgen.spec.fields import legal_paths
 
 Path = tuple[str, ...]
 BASE_AXIS = "base"

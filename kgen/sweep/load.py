@@ -14,8 +14,9 @@ from pydantic import ValidationError
 
 from kgen.errors import Diagnostic, SpecError
 from kgen.spec import LoadedSpec, load_spec
+from kgen.spec.fields import legal_paths
 from kgen.spec.load import label_of
-from kgen.spec.locate import from_pydantic, legal_paths, locate
+from kgen.spec.locate import from_pydantic, locate
 from kgen.spec.names import PLAIN_NAME
 from kgen.spec.tree import FieldPath, Tree, parse_tree, read_text
 from kgen.sweep.axes import BASE_AXIS, Axis, Constraint, ConstraintError, overlap, unknown_path

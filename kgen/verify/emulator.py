@@ -12,13 +12,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kgen.budget.ring import MBARRIER_BYTES
 from kgen.emu import Judgement, Launch, Report, emulate, judge, load_program
 from kgen.emu.api import DEFAULT_SCHEDULES
-from kgen.emu.launch import Argument, Array, Integers, Pointer, Poison, Raw, Scalar, Struct
+from kgen.emu.launch import (
+    Argument,
+    Array,
+    Constant,
+    Integers,
+    Pointer,
+    Poison,
+    Raw,
+    Scalar,
+    Struct,
+)
 from kgen.emu.tensormap import TensorMap
 from kgen.plan import KernelPlan
 from kgen.plan import TensorMap as MapRow
-from kgen.run.arguments import Arguments, grid_tiles, problem_values, stores_by_tma
+from kgen.run.arguments import Arguments, problem_values, stores_by_tma
+from kgen.run.grid import Grid, grid_of
 from kgen.verify.numbers import from_float32, number_format, to_float32
 from kgen.verify.problem import leading_dimension, tile_of
 from kgen.verify.shapes import Shape, emulator_shapes
@@ -26,8 +38,10 @@ from kgen.verify.shapes import Shape, emulator_shapes
 EXACT_SUM = 2048  # of an f16 accumulator, the narrowest
 GUARD_BYTES = 4096
 ALIGNED = 1 << 20  # a stand-in address; the emulator places the arrays itself
+RESIDENT = 2  # clusters that the emulated device holds: few, so that each has several tiles
+LEAST_SAVING = 1  # K tiles: cut tiles wherever that is possible at all
 NO_MAP = Raw("00" * 128)  # the parameter of a map that the launchers leave zero
-_SCALARS = {"i4": "s32", "i8": "s64"}
+_SCALARS = {"i4": "s32", "i8": "s64", "u8": "u64"}
 _PROMOTION = {0: "none", 64: "64B", 128: "128B", 256: "256B"}
 
 
@@ -65,38 +79,70 @@ def launch_of(
     x = Arguments(
         ALIGNED, ALIGNED, ALIGNED, shape.m, shape.n, shape.k, shape.lda, shape.ldb, shape.ldd
     )
-    present = [row for row in plan.maps if x.k > 0 or row.operand == "d"]
-    arrays = [_array(plan, row, shape, seed + i) for i, row in enumerate(present)]
+    arrays = []
+    if x.k > 0:
+        arrays = [_input(plan, row, shape, seed + i) for i, row in enumerate(plan.input_maps)]
+    arrays.append(_output(plan, shape))
     maps: list[Argument] = []
     for row in plan.maps:
         used = stores_by_tma(plan, x) if row.operand == "d" else x.k > 0
         maps.append(_tensor_map(plan, row, shape) if used else NO_MAP)
-    values = problem_values(plan, x)
-    members = tuple(
-        Pointer("d") if f.name == "d" else Scalar(_SCALARS[f.numpy], values[f.name])
-        for f in plan.problem_fields
-    )
+    grid = grid_of(plan, x.m, x.n, x.k, RESIDENT, LEAST_SAVING)
+    if grid.workspace_bytes:
+        arrays.append(_workspace(grid))
     return Launch(
         kernel=plan.name,
-        grid=(grid_tiles(plan, x), 1, 1),
+        grid=(grid.ctas, 1, 1),
         block=(plan.threads, 1, 1),
         arrays=tuple(arrays),
-        arguments=(*maps, Struct(members)),
+        arguments=(*maps, Struct(_members(plan, x, grid))),
         dynamic_shared_bytes=plan.smem_bytes,
+        cluster=(plan.cluster[0] * plan.cluster[1], 1, 1),
         registers=registers,
     )
 
 
-def _array(plan: KernelPlan, row: MapRow, x: Shape, seed: int) -> Array:
+def _workspace(grid: Grid) -> Array:
+    return Array(
+        "workspace", "u32", (grid.workspace_bytes // 4,), fill=Constant(0), guard_bytes=GUARD_BYTES
+    )
+
+
+def _members(plan: KernelPlan, x: Arguments, grid: Grid) -> tuple[Pointer | Scalar, ...]:
+    """The members of `Problem`, pointers by the name of the array they point into."""
+    values = problem_values(plan, x, grid)
+    pointers = {"d": Pointer("d")}
+    if grid.workspace_bytes:
+        pointers["flags"] = Pointer("workspace")
+        pointers["parts"] = Pointer("workspace", grid.flag_bytes)
+    return tuple(
+        pointers.get(f.name) or Scalar(_SCALARS[f.numpy], values[f.name])
+        for f in plan.problem_fields
+    )
+
+
+def _input(plan: KernelPlan, row: MapRow, x: Shape, seed: int) -> Array:
     largest = 2 if 4 * x.k <= EXACT_SUM else 1
     return Array(
         name=row.operand,
         dtype=row.dtype.name,
         shape=(getattr(x, row.outer), getattr(x, row.inner)),
-        fill=Poison() if row.operand == "d" else Integers(-largest, largest, seed),
+        fill=Integers(-largest, largest, seed),
         row_stride=leading_dimension(plan, row, x),
         guard_bytes=GUARD_BYTES,
-        role="out" if row.operand == "d" else "in",
+        role="in",
+    )
+
+
+def _output(plan: KernelPlan, x: Shape) -> Array:
+    return Array(
+        name="d",
+        dtype=plan.d_type.name,
+        shape=(x.m, x.n),
+        fill=Poison(),
+        row_stride=x.ldd,
+        guard_bytes=GUARD_BYTES,
+        role="out",
     )
 
 
@@ -116,10 +162,10 @@ def _tensor_map(plan: KernelPlan, row: MapRow, x: Shape) -> TensorMap:
 
 def expected(plan: KernelPlan, launch: Launch) -> np.ndarray:
     """Bits of D = A @ B.T, rounded once to D's type. Shape (M, N), unsigned."""
-    output = plan.map_d.dtype.name
+    output = plan.d_type.name
     m, n = launch.array("d").shape
     product = np.zeros((m, n), "float32")
-    if len(launch.arrays) > 1:
+    if any(array.name == "a" for array in launch.arrays):
         a, b = (_matrix(plan, launch, row) for row in plan.input_maps)
         # Adding zero turns a sum of nothing but negative zeros into the hardware's positive one.
         product = (a.astype("float64") @ b.astype("float64").T + 0.0).astype("float32")
@@ -168,6 +214,10 @@ def _judge(plan: KernelPlan, launch: Launch, shape: Shape, report: Report) -> Em
 
 def ring_offsets(plan: KernelPlan) -> set[int]:
     """Shared-memory offsets of the mbarriers that are reused: full and empty of every stage."""
-    smem = plan.budget.smem
-    first = smem["A ring"] + smem["B ring"] + smem["D buffer"]
-    return {first + 8 * i for i in range(2 * plan.constant("kStages"))}
+    b = plan.budget
+    found, offset = set(), b.smem.offset("mbarriers")
+    for row in b.barriers:
+        if row.name in ("full", "empty"):
+            found |= {offset + MBARRIER_BYTES * i for i in range(row.count)}
+        offset += MBARRIER_BYTES * row.count
+    return found

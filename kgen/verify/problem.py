@@ -22,14 +22,22 @@ def numerics_of(plan: KernelPlan) -> Numerics:
         tile_m=plan.tile[0],
         tile_n=plan.tile[1],
         tile_k=plan.tile[2],
-        slab_m=plan.constant("kSlabM"),
+        slab_m=plan.slab_m,
         widening=tolerance.factor if tolerance else 1.0,
     )
 
 
 def tile_of(plan: KernelPlan) -> Tile:
     """The tile and ring that shapes are derived from."""
-    return Tile(*plan.tile, stages=plan.constant("kStages"))
+    return Tile(
+        *plan.tile,
+        stages=plan.stages,
+        operand_bytes=plan.map_a.dtype.bytes,
+        output_bytes=plan.d_type.bytes,
+        cluster_m=plan.cluster[0],
+        cluster_n=plan.cluster[1],
+        resident=plan.resident is not None,
+    )
 
 
 def leading_dimension(plan: KernelPlan, row: TensorMap, shape: Shape) -> int:

@@ -29,6 +29,7 @@ class Tile:
     output_bytes: int = 2
     cluster_m: int = 1
     cluster_n: int = 1
+    resident: bool = False  # a resident grid: a CTA takes several tiles
 
     @property
     def k_step(self) -> int:
@@ -186,12 +187,22 @@ def derived_shapes(tile: Tile, sm_count: int) -> tuple[Shape, ...]:
     return _unique(found)
 
 
+def _several_turns(tile: Tile) -> Iterator[Shape]:
+    """Three cluster tiles for two resident clusters: a second turn for one of them, or a cut."""
+    m, n = 2 * tile.cluster_m * tile.m + 1, tile.cluster_n * tile.n - tile.n_step
+    words = "three cluster tiles for two clusters"
+    yield shape(tile, m, n, 5 * tile.k, f"{words}: a second turn")
+    yield shape(tile, m, n, tile.k, f"{words}, one K tile each: turns shorter than the ring")
+    odd = shape(tile, m, n + 1, 5 * tile.k, f"{words}; ldd is odd")
+    yield replace(odd, ldd=odd.n)
+
+
 def emulator_shapes(tile: Tile) -> tuple[Shape, ...]:
     """The same mistakes in a few tiles: at most four, and K of at most three rings and a tile."""
     _checked(tile)
     k = tile.k + tile.k_step
     tall = shape(tile, tile.m + 1, 9, k, "two tiles down, the last row alone; ldd is odd")
-    wide = shape(tile, 9, tile.n + 1, k, "two tiles across, the last column alone; ldd is odd")
+    wide = shape(tile, tile.m, tile.n + 1, k, "two tiles, the last column alone; ldd is odd")
     four = shape(tile, tile.m + 1, tile.n + tile.n_step, k, "four tiles, three of them cut")
     found = [
         *_empty(tile),
@@ -212,5 +223,6 @@ def emulator_shapes(tile: Tile) -> tuple[Shape, ...]:
             "three rings and a tile: every phase wraps twice, also of a stage released late",
         ),
         *_layouts(tile, k),
+        *(_several_turns(tile) if tile.resident else ()),
     ]
     return _unique(found)

@@ -39,7 +39,7 @@ def random_spec(rng: random.Random) -> dict[str, Any]:
         "producer": rng.choice(["warp", "warpgroup"]),
         "swizzle_bytes": rng.choice(["auto", 32, 64, 128]),
         "raster": {"along": rng.choice("mn"), "group": rng.randint(1, 32)},
-        "epilogue": {"store_buffers": rng.randint(1, consumers)},
+        "epilogue": {"kind": "tma_turns", "store_buffers": rng.randint(1, consumers)},
     }
     if schedule["producer"] == "warpgroup" and rng.random() < 0.5:
         schedule["registers"] = {

@@ -8,6 +8,8 @@ from variants import VARIANTS, variant
 from kgen.api import build, load_spec, lower
 from kgen.paths import data_folder
 from kgen.plan import KernelPlan
+from kgen.spec.hopper import WgmmaWs
+from kgen.spec.single_role import MmaSync
 
 SPECS = sorted(p for p in data_folder("specs").rglob("*.yaml") if ".sweep" not in p.suffixes)
 
@@ -18,7 +20,10 @@ def _registers_match_the_budget(plan: KernelPlan) -> None:
     assert kernel.registers <= plan.budget.launch_cap
     assert kernel.stack_bytes == 0
     estimate = max(role.registers for role in plan.budget.roles)
-    if plan.budget.spec.schedule.producer == "warp":
+    schedule = plan.budget.spec.schedule
+    if isinstance(schedule, MmaSync):  # ptxas may load fragments early
+        assert -10 <= kernel.registers - estimate <= 40, (kernel.registers, estimate)
+    elif not isinstance(schedule, WgmmaWs) or schedule.producer == "warp":
         assert abs(kernel.registers - estimate) <= 24, (kernel.registers, estimate)
 
 

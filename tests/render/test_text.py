@@ -323,7 +323,7 @@ def test_the_scan_finds_narrow_products(text, found):
 
 
 def test_the_grid_has_one_axis(code):
-    grid = re.search(r"const dim3 grid\(", code)
+    grid = re.search(r"const dim3 ctas\(", code)
     assert grid
     tokens = TOKEN.findall(code[grid.end() - 1 :])
     inside = tokens[1 : closing(tokens, 0)]

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from kgen.errors import LaunchError
+from kgen.plan import KernelPlan
 from kgen.run.arguments import (
     Arguments,
-    grid_tiles,
     problem_record,
     require_ok,
     status_of,
     stores_by_tma,
 )
+from kgen.run.grid import grid_of
+
+
+def record_of(plan: KernelPlan, x: Arguments) -> Any:
+    return problem_record(plan, x, grid_of(plan, x.m, x.n, x.k))
+
 
 # 64 x 64 x 64 of f16, all K-major; any 16-byte aligned addresses will do.
 GOOD = Arguments(0x10000, 0x20000, 0x30000, 64, 64, 64, 64, 64, 64)
@@ -173,13 +180,13 @@ def test_d_is_stored_by_tma_only_where_its_rows_start_and_end_on_16_bytes(plan_o
     [(1, 1, 1), (256, 256, 1), (257, 256, 2), (8192, 8192, 1024), (4194305, 512, 32770)],
 )
 def test_tiles_of_a_launch(plan_of, m, n, tiles):
-    assert grid_tiles(plan_of(), replace(GOOD, m=m, n=n)) == tiles
+    assert grid_of(plan_of(), m, n, 64).ctas == tiles
 
 
 def test_more_than_65535_tile_rows_fit_one_grid(plan_of):
     wide = replace(GOOD, m=65536 * 256, n=64)
     assert status_of(plan_of(), wide) == "ok"
-    assert grid_tiles(plan_of(), wide) == 65536
+    assert grid_of(plan_of(), wide.m, wide.n, wide.k).ctas == 65536
 
 
 def test_more_than_2_to_31_elements_are_fine(plan_of):
@@ -202,7 +209,7 @@ class CProblem(ctypes.Structure):
 
 
 def test_the_parameter_is_laid_out_as_in_c(plan_of):
-    record = problem_record(plan_of(), replace(GOOD, m=300, n=520, k=65, ldd=4096, d=0x7F0012340))
+    record = record_of(plan_of(), replace(GOOD, m=300, n=520, k=65, ldd=4096, d=0x7F0012340))
     assert record.dtype.itemsize == ctypes.sizeof(CProblem) == 40
     fields = record.dtype.fields
     assert fields is not None
@@ -231,10 +238,10 @@ def test_the_parameter_matches_the_struct_of_the_generated_file(plan_of, source_
         "uint16_t* d;", "int64_t ldd;", "int m;", "int n;", "int k_tiles;", "int tiles_m;",
         "int tiles_n;", "int tma_store;",
     ]  # fmt: skip
-    record = problem_record(plan_of(), GOOD)
+    record = record_of(plan_of(), GOOD)
     assert isinstance(record, np.void)
     assert [d.split()[-1].rstrip(";") for d in declared] == list(record.dtype.names or ())
 
 
 def test_no_k_is_no_k_tile(plan_of):
-    assert problem_record(plan_of(), replace(GOOD, k=0))["k_tiles"] == 0
+    assert record_of(plan_of(), replace(GOOD, k=0))["k_tiles"] == 0

@@ -121,7 +121,7 @@ def plausible(draw: st.DrawFn) -> str:
         f"  release: {v['release']}\n  swizzle_bytes: {v['swizzle']}\n"
         f"  smem_limit: {v['limit']}\n  raster: {{along: {v['along']}, group: {v['group']}}}\n"
         f"  l2: {{promotion_bytes: {v['promotion']}}}\n"
-        f"  epilogue: {{store_buffers: {v['buffers']}}}\n"
+        f"  epilogue: {{kind: tma_turns, store_buffers: {v['buffers']}}}\n"
     )
 
 

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "kgen"
 # A layer may import those above it in this list, and its own modules.
 ORDER = [
     {"errors", "_version"},
-    {"arch", "dtypes", "files", "paths"},
+    {"arch", "dtypes", "files", "minifloat", "paths"},
     {"spec"},
     {"budget"},
     {"plan"},
@@ -23,12 +23,25 @@ ORDER = [
     {"bench", "results"},
     {"sweep"},
     {"report"},
-    {"check", "explain", "shipped", "api", "doctor", "demo"},
+    {
+        "check",
+        "explain",
+        "explain_persistent",
+        "explain_single",
+        "shipped",
+        "api",
+        "doctor",
+        "demo",
+    },
     {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 # The last row may import each other only where named; each of these stays on its own otherwise.
-NEIGHBOURS = {("doctor", "api")}
+NEIGHBOURS = {
+    ("doctor", "api"),
+    ("explain", "explain_persistent"),
+    ("explain", "explain_single"),
+}
 # These run on a laptop: no GPU library, no torch, no compiler.
 LIGHT = {name for name, rank in RANK.items() if rank <= RANK["render"]} | {"emu"}
 HEAVY = {"cupy", "torch", "cuda", "nvidia", "pynvml"}

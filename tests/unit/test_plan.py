@@ -210,18 +210,18 @@ def test_the_bf16_mma_with_f32_accumulators(plan_of, f32):
     mma = plan.mma
     assert mma.instruction == "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"
     assert (mma.registers, mma.register_type, mma.constraint) == (128, "float", "+f")
-    assert (plan.consumer.converts, plan.consumer.out) == ("pack_bf16x2", "out")
+    assert (plan.consumer.store.converts, plan.consumer.slabs[0].out) == ("pack_bf16x2", "out")
     assert plan.map_a.dtype.tensor_map == "BFLOAT16"
 
 
 def test_an_f16_accumulator_is_d_as_it_is(plan_of):
     consumer = plan_of().consumer
-    assert (consumer.converts, consumer.out) == (None, "acc")
+    assert (consumer.store.converts, consumer.slabs[0].out) == (None, "acc")
 
 
 def test_f32_may_be_stored_as_either_16_bit_type(plan_of, f32):
     mixed = plan_of({**f32, "d: {dtype: f16": "d: {dtype: bf16"})
-    assert mixed.consumer.converts == "pack_bf16x2"
+    assert mixed.consumer.store.converts == "pack_bf16x2"
     assert (mixed.map_a.dtype.name, mixed.map_d.dtype.name) == ("f16", "bf16")
 
 

@@ -27,8 +27,8 @@ def findings(text: str) -> list[str]:
         (
             {"m: 256": "m: 128"},
             [
-                "v6.yaml:10:13: schedule.tile.m: 128 rows for 4 consumers; each owns one 64-row "
-                "slab, so 4 consumers make 256 rows"
+                "v6.yaml:10:13: schedule.tile.m: 128 rows for 4 consumers; each owns whole slabs "
+                "of 64 rows, so tile.m must be a multiple of 256"
             ],
         ),
         (

@@ -55,8 +55,8 @@ def test_a_new_spec_stands_alone_and_equals_its_model(tmp_path, like):
 
 
 def test_a_new_spec_keeps_the_comments_of_its_model(tmp_path):
-    new_spec(tmp_path / "mine.yaml", "hopper/v6")
-    assert "  stages: 3                         # depth of the A/B ring\n" in (
+    new_spec(tmp_path / "mine.yaml", "hopper/bf16_f32acc")
+    assert "  stages: 4                         # depth of the A/B ring\n" in (
         (tmp_path / "mine.yaml").read_text()
     )
 
@@ -104,6 +104,10 @@ def test_the_schema_takes_the_spec_of_the_tests_and_sizes_with_units(validator, 
         {"[512, 512, 256]": "[512, 512]"},
         {"consumers: 4": "consumers: 99"},
         {"name: sample": "extends: x.yaml"},
+        {"kind: wgmma_ws": "kind: wgmma_single"},
+        {"  kind: wgmma_ws\n": ""},
+        {"kind: tma_turns": "kind: direct"},
+        {"kind: tma_turns, ": ""},
     ],
 )
 def test_the_schema_rejects_what_kgen_rejects(validator, v6, change):
@@ -123,6 +127,9 @@ def test_a_spec_that_extends_needs_only_its_name(validator):
     assert not list(validator.iter_errors({"extends": "v6.yaml", "name": "x"}))
     assert not list(
         validator.iter_errors({"extends": "v6.yaml", "name": "x", "gemm": {"a": {"major": "m"}}})
+    )
+    assert not list(
+        validator.iter_errors({"extends": "v6.yaml", "name": "x", "schedule": {"stages": 2}})
     )
     assert list(validator.iter_errors({"name": "x"}))
 

@@ -8,7 +8,8 @@ import pytest
 
 from kgen.errors import SpecError
 from kgen.spec import load_spec, parse_spec
-from kgen.spec.locate import legal_paths
+from kgen.spec.fields import kinds_at, legal_paths
+from kgen.spec.hopper import WgmmaWs
 from kgen.spec.tree import LONGEST_FILE
 
 
@@ -110,6 +111,74 @@ def test_every_legal_path_is_known_to_the_locator():
         assert path in paths
 
 
+# --- kinds: the fields of a map depend on its `kind` ----------------------------------------------
+
+
+def legal_kinds() -> str:
+    kinds = kinds_at(("schedule",))
+    return f"{', '.join(kinds[:-1])} or {kinds[-1]}"
+
+
+def test_an_unknown_kind_lists_the_legal_ones_and_the_nearest(refusal):
+    assert first_line(refusal({"kind: wgmma_ws": "kind: wgmma_wss"})) == (
+        f"v6.yaml:9:9: schedule.kind: wgmma_wss is not one of {legal_kinds()}; "
+        "the nearest is wgmma_ws"
+    )
+    assert first_line(refusal({"kind: wgmma_ws": "kind: [1]"})) == (
+        f"v6.yaml:9:9: schedule.kind: [1] is not one of {legal_kinds()}"
+    )
+
+
+def test_a_missing_kind_says_so(refusal):
+    assert first_line(refusal({"  kind: wgmma_ws\n": ""})) == (
+        f"v6.yaml:9:3: schedule.kind: missing; one of {legal_kinds()}"
+    )
+    assert first_line(refusal({"kind: tma_turns, ": ""})) == (
+        "v6.yaml:17:13: schedule.epilogue.kind: missing; one of tma_turns or direct"
+    )
+
+
+def test_a_key_of_another_kind_says_which(refusal):
+    def lines(change: dict[str, str]) -> list[str]:
+        return [x for x in refusal(change).split("\n") if x.startswith("v6")]
+
+    assert lines({"kind: wgmma_ws": "kind: wgmma_single"}) == [
+        f"v6.yaml:{line}:3: schedule.{key}: misplaced key, it belongs to schedule.kind wgmma_ws or "
+        "wgmma_persistent, not wgmma_single"
+        for line, key in ((13, "producer"), (14, "release"), (17, "epilogue"))
+    ]
+    assert lines({"kind: tma_turns": "kind: direct"}) == [
+        "v6.yaml:17:28: schedule.epilogue.store_buffers: misplaced key, it belongs to "
+        "schedule.epilogue.kind tma_turns, not direct"
+    ]
+    assert lines({"consumers: 4": "consumers: 4\n  warps: {m: 1}"}) == [
+        "v6.yaml:12:3: schedule.warps: misplaced key, it belongs to schedule.kind mma_sync, "
+        "not wgmma_ws"
+    ]
+
+
+def test_a_misspelt_key_is_compared_with_the_fields_of_its_kind(refusal):
+    # `warps` of mma_sync would be nearest.
+    found = first_line(refusal({"l2: {promotion": "warps_: 1\n  l2: {promotion"}))
+    assert found.startswith("v6.yaml:16:3: schedule.warps_: unknown key, known here: kind, tile,")
+
+
+def test_a_key_named_like_its_kind_does_not_shift_the_places(refusal):
+    text = refusal({"kind: wgmma_ws": "kind: wgmma_ws\n  wgmma_ws: {tile: 1}", ", k: 64": ""})
+    lines = [line for line in text.split("\n") if line.startswith("v6")]
+    assert lines[0].startswith("v6.yaml:10:3: schedule.wgmma_ws: unknown key, known here: kind,")
+    assert lines[1] == "v6.yaml:11:9: schedule.tile.k: missing"
+
+
+def test_only_the_fields_of_the_kind_in_use_are_legal():
+    single = legal_paths({"schedule": {"kind": "wgmma_single"}})
+    assert ("schedule", "consumers") in single
+    assert ("schedule", "release") not in single
+    assert ("schedule", "warps", "m") not in single
+    assert ("schedule", "release") in legal_paths({"schedule": {"kind": "none"}})
+    assert kinds_at(("gemm",)) == ()
+
+
 def test_a_duplicate_key_gives_both_lines(refusal):
     assert refusal({"stages: 3": "stages: 3\n  stages: 4"}) == (
         "v6.yaml:13:3: schedule.stages: duplicate key, first given in line 12\n"
@@ -137,10 +206,6 @@ def test_every_duplicate_is_reported_at_once(refusal):
         (
             {"accumulator: f16": "accumulator: fp16"},
             "v6.yaml:7:16: gemm.accumulator: fp16 is not one of f32 or f16; the nearest is f16",
-        ),
-        (
-            {"kind: wgmma_ws": "kind: wgmma"},
-            "v6.yaml:9:9: schedule.kind: wgmma is not wgmma_ws; the nearest is wgmma_ws",
         ),
         (
             {"promotion_bytes: 128": "promotion_bytes: 100"},
@@ -458,7 +523,7 @@ def test_maps_merge_and_lists_and_scalars_replace(base):
     tile = spec.schedule.tile
     assert (tile.m, tile.n, tile.k) == (256, 256, 32)
     assert spec.verify.shapes == ((1, 8, 64),)
-    assert spec.schedule.consumers == 4
+    assert spec.schedule_as(WgmmaWs).consumers == 4
 
 
 def test_extends_goes_through_folders_and_several_files(base):

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment, nodes
 
+from kgen.check import find_specs
+from kgen.plan import lower
 from kgen.render import _wrapper_library, render
+from kgen.spec import load_spec
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 FILES = sorted(p.relative_to(TEMPLATES).as_posix() for p in TEMPLATES.rglob("*.j2"))
@@ -154,9 +157,11 @@ def test_every_wrapper_is_used_by_some_spec(plan_of, f32):
         {**f32, "producer: warp": "producer: warpgroup"},
         {**f32, "d: {dtype: f16": "d: {dtype: bf16"},
     ]
+    plans = [plan_of(changes) for changes in variants]
+    plans += [lower(load_spec(path)) for path in find_specs([TEMPLATES.parent / "specs"])]
     used: set[str] = set()
-    for changes in variants:
-        source = render(plan_of(changes)).source
+    for plan in plans:
+        source = render(plan).source
         used |= set(re.findall(r"__forceinline__ \w+ (\w+)\(", source))
     library = {n for n in _wrapper_library() if n != "registers"}
     assert library <= used

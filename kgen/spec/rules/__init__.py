@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterator
 
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
-from kgen.spec.rules import wgmma_ws
+from kgen.spec.rules import single_role, wgmma_persistent, wgmma_ws
 
 __all__ = ["violations"]
 
 _RULES: dict[str, Callable[[KernelSpec], Iterator[Violation]]] = {
+    "mma_sync": single_role.mma_sync_rules,
+    "wgmma_persistent": wgmma_persistent.rules,
+    "wgmma_single": single_role.wgmma_single_rules,
     "wgmma_ws": wgmma_ws.rules,
 }
 

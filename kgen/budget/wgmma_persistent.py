@@ -1,0 +1,144 @@
+"""Size arithmetic of the wgmma_persistent schedule."""
+
+from __future__ import annotations
+
+from kgen.arch import ARCHS, Arch, launch_register_cap
+from kgen.budget.ledger import Item, Ledger
+from kgen.budget.model import Barrier, Budget, Role, TmaBox
+from kgen.budget.register_split import (
+    register_caps,
+    register_pool,
+    slab_accumulators,
+    with_registers,
+)
+from kgen.budget.ring import (
+    a_stage,
+    b_stage,
+    operand_box,
+    operand_bytes_per_flop,
+    register_file,
+    ring_smem,
+    ring_swizzle,
+    update,
+    with_stages,
+)
+from kgen.dtypes import dtype
+from kgen.spec import KernelSpec
+from kgen.spec.hopper import WgmmaPersistent
+from kgen.spec.rules.wgmma import STORE_BOX_N, slabs_of
+
+WARP_ROWS = 16  # rows of a slab that one warp holds; wgmma accumulator layout
+REFILL_BYTES = 32  # where producer: none keeps its place, outside the consumers' registers
+SHARE_BYTES = 32  # a cluster's share of the K tiles, with scheduler: wrap
+
+# Registers beyond the accumulators, as ptxas 13.5 reports them for these templates. Estimates: the
+# ptxas gate has the last word on every build.
+CONSUMER_OVERHEAD = 36
+PRODUCER_REGISTERS = 38
+
+
+def wgmma_persistent_budget(spec: KernelSpec) -> Budget:
+    """The budget of `spec` with every `auto` resolved, whether it fits or not."""
+    arch = ARCHS[spec.target]
+    swizzle = ring_swizzle(spec, arch)
+    threads = _threads(spec, arch)
+    shallowest = 2 if _persistent(spec).release == "previous" else 1
+    spec = update(
+        with_stages(spec, shallowest, lambda x: persistent_smem(x, arch)), swizzle_bytes=swizzle
+    )
+    spec = with_registers(spec, arch, threads, PRODUCER_REGISTERS)
+    roles = _roles(spec, arch, threads)
+    return Budget(
+        spec=spec,
+        arch=arch,
+        threads=threads,
+        smem=persistent_smem(spec, arch),
+        register_file=register_file(roles, arch),
+        launch_cap=launch_register_cap(arch, threads),
+        register_pool=register_pool(spec, arch, threads),
+        roles=roles,
+        barriers=_barriers(spec),
+        boxes=_boxes(spec, swizzle),
+        swizzle_bytes=swizzle,
+        stage_bytes=a_stage(spec) + b_stage(spec),
+        operand_bytes_per_flop=operand_bytes_per_flop(spec),
+    )
+
+
+def _persistent(spec: KernelSpec) -> WgmmaPersistent:
+    return spec.schedule_as(WgmmaPersistent)
+
+
+def _consumer_warps(spec: KernelSpec, arch: Arch) -> int:
+    return _persistent(spec).consumers * arch.warpgroup_threads // 32
+
+
+def persistent_smem(spec: KernelSpec, arch: Arch) -> Ledger:
+    """Shared memory of one CTA; the D buffers are (warps, store_buffers, 16, panel columns)."""
+    s, size = _persistent(spec), dtype(spec.gemm.d.dtype).bytes
+    warps, buffers = _consumer_warps(spec, arch), s.epilogue.store_buffers
+    outputs = [
+        Item(
+            "D buffers",
+            warps * buffers * WARP_ROWS * STORE_BOX_N * size,
+            f"{warps} warps x {buffers} x {WARP_ROWS} x {STORE_BOX_N} x {size} B",
+        )
+    ]
+    if s.producer == "none":
+        outputs.append(Item("refill", REFILL_BYTES, "place of the thread that loads"))
+    if s.scheduler == "wrap":
+        outputs.append(Item("share", SHARE_BYTES, "of the cluster in the K tiles"))
+    barriers = sum(b.count for b in _barriers(spec))
+    return ring_smem(spec, arch, barriers, tuple(outputs))
+
+
+def _threads(spec: KernelSpec, arch: Arch) -> int:
+    producer = {"none": 0, "warp": 32, "warpgroup": arch.warpgroup_threads}
+    s = _persistent(spec)
+    return s.consumers * arch.warpgroup_threads + producer[s.producer]
+
+
+def _roles(spec: KernelSpec, arch: Arch, threads: int) -> tuple[Role, ...]:
+    producer_cap, consumer_cap = register_caps(spec, arch, threads)
+    warps = _consumer_warps(spec, arch)
+    accumulators = slabs_of(_persistent(spec)) * slab_accumulators(spec, arch)
+    # As pairs of 16-bit values.
+    waiting = accumulators // 2 if _persistent(spec).epilogue.deferred else 0
+    roles = [
+        Role("consumer", warps, 0, consumer_cap, accumulators, CONSUMER_OVERHEAD, waiting),
+    ]
+    if threads > warps * 32:
+        others = threads // 32 - warps
+        roles.append(Role("producer", others, warps, producer_cap, 0, PRODUCER_REGISTERS))
+    return tuple(roles)
+
+
+def _barriers(spec: KernelSpec) -> tuple[Barrier, ...]:
+    """The mbarriers, with arrivals derived from who arrives."""
+    s = _persistent(spec)
+    assert isinstance(s.stages, int)
+    cluster = s.cluster.m * s.cluster.n
+    stage = a_stage(spec) + b_stage(spec)
+    peers = s.cluster.m + s.cluster.n - 1
+    loader = "the producer thread" if s.producer != "none" else "the loading thread"
+    filler = f"{loader}, then TMA" + (" of the cluster" if cluster > 1 else "")
+    readers = "one thread of each consumer" + (f" of {peers} CTAs" if cluster > 1 else "")
+    return (
+        Barrier("full", s.stages, 1, stage, filler, "consumers"),
+        Barrier("empty", s.stages, s.consumers * peers, 0, readers, loader.removeprefix("the ")),
+    )
+
+
+def _boxes(spec: KernelSpec, swizzle: int) -> tuple[TmaBox, ...]:
+    """TMA requests: a CTA loads its part of what the cluster shares, in boxes that fit."""
+    s, size = _persistent(spec), dtype(spec.gemm.d.dtype).bytes
+    arch = ARCHS[spec.target]
+    boxes = []
+    for name, extent, parts in (("a", s.tile.m, s.cluster.n), ("b", s.tile.n, s.cluster.m)):
+        rows = extent // parts
+        ranges = -(-rows // arch.tma_box_extent)
+        boxes.append(operand_box(spec, name, swizzle, rows // ranges, ranges))
+    count = s.tile.m // WARP_ROWS * s.tile.n // STORE_BOX_N
+    width = STORE_BOX_N * size
+    d = TmaBox("d", "n", "m", STORE_BOX_N, WARP_ROWS, size, width, f"{count} per tile", count)
+    return (*boxes, d)

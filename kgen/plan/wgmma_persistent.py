@@ -1,0 +1,239 @@
+"""Lowering of the wgmma_persistent schedule: from a budget to the plan that its template prints."""
+
+from __future__ import annotations
+
+from kgen.budget import Budget, TmaBox
+from kgen.budget.wgmma_persistent import WARP_ROWS
+from kgen.dtypes import dtype
+from kgen.plan.common import barrier_inits, common, problem_fields
+from kgen.plan.constants import (
+    accumulator_constants,
+    ring_constants,
+    smem_constant,
+    tile_constants,
+)
+from kgen.plan.hopper import SlabStep, WgmmaPersistentPlan
+from kgen.plan.model import BarrierInit, Constant, Field, Load, ProblemField, ResidentGrid
+from kgen.plan.wgmma_mma import advance, k_step_note, layouts, mma, store
+from kgen.spec import KernelSpec, LoadedSpec
+from kgen.spec.base import Registers
+from kgen.spec.hopper import WgmmaPersistent
+from kgen.spec.rules.wgmma import MMA_K, SLAB_M, STORE_BOX_N, slabs_of
+
+# Cutting tiles costs a store, a load and a longer prologue per cluster, about 7 us on an H200, and
+# some of what it saves goes into a lower clock: it pays where it saves this much multiplication in
+# every CTA, 32 K tiles of 128 x 256 x 64 or 19 us.
+LEAST_SAVING = 32 * 128 * 256 * 64
+
+
+def lower_wgmma_persistent(loaded: LoadedSpec, budget: Budget) -> WgmmaPersistentPlan:
+    """The plan of one wgmma_persistent kernel. `budget` must have been accepted."""
+    spec = budget.spec
+    s = spec.schedule_as(WgmmaPersistent)
+    cluster, wraps = (s.cluster.m, s.cluster.n), s.scheduler == "wrap"
+    split = s.registers if isinstance(s.registers, Registers) else None
+    return WgmmaPersistentPlan(
+        **common(loaded, budget, "wgmma_persistent.cu.j2", cluster=cluster, workspace=wraps),
+        problem_fields=_problem(spec),
+        structure=_structure(s, budget),
+        constants=_constants(spec, budget),
+        layouts=layouts(budget),
+        storage=_storage(spec, budget),
+        barriers=_barriers(budget),
+        slab_m=SLAB_M,
+        cluster=cluster,
+        pdl=s.pdl,
+        resident=_resident(s, budget),
+        mma=mma(spec, budget, overwrites=True),
+        shares_a=s.cluster.n > 1,
+        shares_b=s.cluster.m > 1,
+        shares_both=s.cluster.m > 1 and s.cluster.n > 1,
+        wraps=wraps,
+        refills=s.producer == "none",
+        a_loads=_loads(s, budget.box("a"), s.tile.m, s.cluster.n),
+        b_loads=_loads(s, budget.box("b"), s.tile.n, s.cluster.m),
+        steps=_steps(spec, budget),
+        k_step_note=k_step_note(budget),
+        releases_previous=s.release == "previous",
+        converts=store(spec, "kTileN").converts,
+        adds_part="add_f32" if spec.gemm.accumulator == "f32" else "add_f16x2",
+        deferred=s.epilogue.deferred,
+        producer_registers=split.producer if split else None,
+        consumer_registers=split.consumer if split else None,
+    )
+
+
+def _resident(s: WgmmaPersistent, b: Budget) -> ResidentGrid:
+    accumulators = b.role("consumer").accumulators
+    k_tile = s.tile.m * s.tile.n * s.tile.k
+    return ResidentGrid(
+        most=None if s.clusters == "auto" else s.clusters,
+        least_saving=-(-LEAST_SAVING // k_tile) if s.scheduler == "wrap" else None,
+        part_bytes=s.consumers * b.arch.warpgroup_threads * accumulators * 4,
+        flags=s.consumers,
+    )
+
+
+def _structure(s: WgmmaPersistent, b: Budget) -> tuple[str, ...]:
+    slabs = slabs_of(s)
+    each = f"{slabs} slabs of {SLAB_M} x {s.tile.n}" if slabs > 1 else f"{SLAB_M} x {s.tile.n}"
+    producer = {
+        "none": "no producer: a thread of the first consumer loads",
+        "warp": "1 producer warp",
+        "warpgroup": "1 producer warpgroup",
+    }[s.producer]
+    along = "columns" if s.raster.along == "n" else "rows"
+    cluster = f"{s.cluster.m} x {s.cluster.n} CTAs"
+    cuts = (
+        "Where that pays, some tiles are cut in two, so that all clusters end together.",
+        "K is summed in one fixed order: equal inputs on the same device give equal bits.",
+    )
+    whole = ("K is summed in one fixed order: equal inputs give equal bits.",)
+    return (
+        f"{b.threads // 32} warps: {s.consumers} consumer warpgroups of {each}, and {producer}.",
+        f"Resident clusters of {cluster}, one CTA per SM, take cluster tiles in turn, in groups of",
+        f"{s.raster.group} {along}.",
+        *(cuts if s.scheduler == "wrap" else whole),
+    )
+
+
+def _constants(spec: KernelSpec, b: Budget) -> tuple[Constant, ...]:
+    s = spec.schedule_as(WgmmaPersistent)
+    size = dtype(spec.gemm.d.dtype).bytes
+    along = {"n": "cluster tile columns", "m": "cluster tile rows"}[s.raster.along]
+    slabs = slabs_of(s)
+    between = _rows_offset(s, b.box("a"), slabs * SLAB_M)
+    order = "consumers first, then the producer" if s.producer != "none" else "all consumers"
+    rows = [
+        *tile_constants(spec),
+        Constant("kConsumers", s.consumers, "warpgroups that multiply"),
+        Constant("kSlabM", SLAB_M, "rows of one wgmma"),
+        Constant("kSlabs", slabs, "of each consumer"),
+        Constant("kConsumerA", between, "elements of a stage of A between two consumers"),
+        *ring_constants(spec, b),
+        *accumulator_constants(spec, b),
+        Constant("kPanelM", WARP_ROWS, "rows of a slab that one warp holds"),
+        Constant("kPanelN", STORE_BOX_N, f"columns of one TMA store: {STORE_BOX_N * size} bytes"),
+        Constant("kSlabPanels", s.tile.n // STORE_BOX_N, "panels of a warp in one slab"),
+        Constant("kPanels", slabs * s.tile.n // STORE_BOX_N, "panels of a warp in a tile"),
+        Constant(
+            "kPanelRegisters", WARP_ROWS * STORE_BOX_N * size // 4 // 32, "of a thread in one panel"
+        ),
+        Constant("kStoreBuffers", s.epilogue.store_buffers, "panel-sized staging buffers per warp"),
+        Constant("kRasterGroup", s.raster.group, f"{along} that run side by side"),
+        Constant("kWarpgroup", b.arch.warpgroup_threads, "threads that issue one wgmma"),
+        Constant("kThreads", b.threads, order),
+        smem_constant(b),
+    ]
+    if s.cluster.m * s.cluster.n > 1:
+        rows += _cluster_constants(s, b)
+    return tuple(rows)
+
+
+def _cluster_constants(s: WgmmaPersistent, b: Budget) -> list[Constant]:
+    m, n = s.cluster.m, s.cluster.n
+    rows = [
+        Constant("kClusterM", m, "CTAs along M"),
+        Constant("kClusterN", n, "CTAs along N"),
+        Constant("kClusterSize", m * n, "rank = m + kClusterM * n"),
+        Constant("kPeers", m + n - 1, "CTAs that load into one ring, its own included"),
+    ]
+    if n > 1:
+        part = s.tile.m // n
+        rows += [
+            Constant("kPartRowsA", part, "rows of A that a CTA loads for its cluster row"),
+            Constant("kPartA", _rows_offset(s, b.box("a"), part), "elements they take of a stage"),
+            Constant("kRowMask", sum(1 << (j * m) for j in range(n)), "ranks of cluster row 0"),
+        ]
+    if m > 1:
+        part = s.tile.n // m
+        rows += [
+            Constant("kPartRowsB", part, "rows of B that a CTA loads for its cluster column"),
+            Constant("kPartB", _rows_offset(s, b.box("b"), part), "elements they take of a stage"),
+            Constant("kColumnMask", (1 << m) - 1, "ranks of cluster column 0"),
+        ]
+    return rows
+
+
+def _rows_offset(s: WgmmaPersistent, box: TmaBox, rows: int) -> int:
+    """Elements of a stage from the start of an operand to its row `rows`."""
+    return rows * (box.inner if box.inner_axis == "k" else s.tile.k)
+
+
+def _loads(s: WgmmaPersistent, box: TmaBox, extent: int, parts: int) -> tuple[Load, ...]:
+    """The boxes of one CTA's part of an operand, in shared-memory order.
+
+    extent  rows of the operand in the CTA's tile, of which the CTA loads 1 / parts
+    """
+    rows = extent // parts
+    first = {"a": "row", "b": "col"}[box.operand] + (f"_{box.operand}" if parts > 1 else "")
+    loads = []
+    if box.inner_axis == "k":
+        for k in range(0, s.tile.k, box.inner):
+            for row in range(0, rows, box.outer):
+                offset = k * extent + row * box.inner
+                loads.append(Load(box.operand, first, None, offset, row, k, k_is_inner=True))
+    else:
+        for row in range(0, rows, box.inner):
+            loads.append(Load(box.operand, first, None, row * s.tile.k, row, 0, k_is_inner=False))
+    return tuple(loads)
+
+
+def _steps(spec: KernelSpec, b: Budget) -> tuple[SlabStep, ...]:
+    """The MMAs of one K tile, all slabs of a K step before the next."""
+    s, box = spec.schedule_as(WgmmaPersistent), b.box("a")
+    slab_units = _rows_offset(s, box, SLAB_M) * box.element_bytes // 16
+    return tuple(
+        SlabStep(
+            slab,
+            slab * slab_units + advance(b, "a", s.tile.m, 0, k),
+            advance(b, "b", s.tile.n, 0, k),
+            first=k == 0,
+        )
+        for k in range(0, s.tile.k, MMA_K)
+        for slab in range(slabs_of(s))
+    )
+
+
+def _barriers(b: Budget) -> tuple[BarrierInit, ...]:
+    s = b.spec.schedule_as(WgmmaPersistent)
+    empty = "kConsumers * kPeers" if s.cluster.m * s.cluster.n > 1 else "kConsumers"
+    return barrier_inits(b, {"full": ("kStages", "1"), "empty": ("kStages", empty)})
+
+
+def _problem(spec: KernelSpec) -> tuple[ProblemField, ...]:
+    fields = problem_fields(
+        spec,
+        stores_by_tma=True,
+        tiles=("grid.tiles_m", "grid.tiles_n"),
+        what=("cluster tiles", "cluster tiles"),
+    )
+    if spec.schedule_as(WgmmaPersistent).scheduler != "wrap":
+        return fields
+    share = "K tiles of a cluster; 0: no tile is cut"
+    return (
+        *fields,
+        ProblemField("int", "share", "i4", "static_cast<int>(grid.share)", share),
+        ProblemField("uint32_t*", "flags", "u8", "grid.flags(workspace)", "1: a part is there"),
+        ProblemField("uint4*", "parts", "u8", "grid.parts(workspace)", "sums of cut tiles"),
+    )
+
+
+def _storage(spec: KernelSpec, b: Budget) -> tuple[Field, ...]:
+    s = spec.schedule_as(WgmmaPersistent)
+    element, d_element = dtype(spec.gemm.a.dtype).storage, dtype(spec.gemm.d.dtype).storage
+    warps = b.role("consumer").warps
+    rows = [
+        Field(element, "a", ("kStages", "kTileM * kTileK"), "ring of A"),
+        Field(element, "b", ("kStages", "kTileN * kTileK"), "ring of B"),
+        Field(
+            d_element, "d", (str(warps), "kStoreBuffers", "kPanelM * kPanelN"), "staged, per warp"
+        ),
+    ]
+    if s.producer == "none":
+        rows.append(Field("Refill", "refill", (), "place of the thread that loads"))
+    if s.scheduler == "wrap":
+        rows.append(Field("Share", "share", (), "of this cluster in the K tiles"))
+    notes = {"full": "the stage holds its K tile", "empty": "all its readers have read it"}
+    rows += [Field("uint64_t", x.name, ("kStages",), notes[x.name]) for x in b.barriers]
+    return tuple(rows)

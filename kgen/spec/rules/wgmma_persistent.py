@@ -1,0 +1,66 @@
+"""Rules of the wgmma_persistent schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kgen.spec.hopper import WgmmaPersistent
+from kgen.spec.locate import Violation
+from kgen.spec.model import KernelSpec
+from kgen.spec.rules.wgmma import (
+    STORE_BOX_N,
+    operand_rules,
+    register_rules,
+    stage_rules,
+    tile_rules,
+)
+
+WARPS = 4  # of a consumer; each signals one of the CTAs that load into its ring
+
+
+def rules(spec: KernelSpec) -> Iterator[Violation]:
+    """Every rule of the schedule that `spec` breaks."""
+    s = spec.schedule_as(WgmmaPersistent)
+    yield from operand_rules(spec)
+    yield from tile_rules(spec, s, STORE_BOX_N, "one TMA store")
+    yield from _cluster(spec, s)
+    yield from stage_rules(s)
+    yield from register_rules(s)
+    yield from _epilogue(spec, s)
+
+
+def _cluster(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
+    cluster = s.cluster
+    if cluster.m + cluster.n - 1 > WARPS:
+        yield Violation(
+            ("schedule", "cluster"),
+            f"{cluster.m} x {cluster.n}: {cluster.m + cluster.n - 1} CTAs load into one ring, and "
+            f"each of the {WARPS} warps of a consumer can free stages of one",
+        )
+    for operand, extent, parts, axis in (
+        (spec.gemm.a, s.tile.m, cluster.n, "m"),
+        (spec.gemm.b, s.tile.n, cluster.m, "n"),
+    ):
+        # A part is whole swizzle patterns of 8 rows, or whole boxes where it is not K-major.
+        least = 8 if operand.major == "k" else 64
+        if extent % (parts * least):
+            yield Violation(
+                ("schedule", "tile", axis),
+                f"{parts} CTAs of the cluster share it and load {extent}/{parts} of it each; "
+                f"a part must be a multiple of {least}",
+            )
+
+
+def _epilogue(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
+    if not s.epilogue.deferred:
+        return
+    if spec.gemm.accumulator == "f16":
+        yield Violation(
+            ("schedule", "epilogue", "deferred"),
+            "f16 accumulators are stored as they are, so nothing can be rounded and set aside",
+        )
+    if s.producer == "none":
+        yield Violation(
+            ("schedule", "epilogue", "deferred"),
+            "a tile that waits in registers needs those that a producer warpgroup gives up",
+        )
