@@ -27,10 +27,15 @@ class Axis:
     path: str
     values: tuple[Any, ...]
 
-    @property
+    @cached_property
     def parts(self) -> Path:
         """The path as the spec's tree has it."""
         return tuple(self.path.split("."))
+
+    @cached_property
+    def sets_kind(self) -> bool:
+        """Whether a value of this axis may decide which fields others can set."""
+        return self.parts[-1] == "kind" or any(isinstance(v, dict) for v in self.values)
 
     @property
     def leaves(self) -> frozenset[Path]:

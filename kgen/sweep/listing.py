@@ -148,6 +148,8 @@ def short(value: Any) -> str:
     """An axis value in few characters: `{m: 128, n: 256}` as `m 128, n 256`."""
     if isinstance(value, dict):
         return ", ".join(f"{k} {short(v)}" for k, v in value.items())
+    if value is None:
+        return "-"
     if isinstance(value, list):
         return "[" + " ".join(short(v) for v in value) + "]"
     return str(value)

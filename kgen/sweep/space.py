@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,10 +19,11 @@ from kgen.budget import violations as budget_violations
 from kgen.budget.fit import budget_of
 from kgen.errors import KgenError
 from kgen.spec import KernelSpec, LoadedSpec, Violation
+from kgen.spec.fields import legal_paths
 from kgen.spec.locate import from_pydantic
 from kgen.spec.rules import violations as rule_violations
 from kgen.spec.tree import Position, Tree, dotted
-from kgen.sweep.axes import BASE_AXIS, Constraint, ConstraintError, with_value
+from kgen.sweep.axes import BASE_AXIS, Constraint, ConstraintError, Path, with_value
 from kgen.sweep.figures import static_figures
 from kgen.sweep.load import Sweep
 from kgen.sweep.model import DIGEST_DIGITS
@@ -42,6 +44,7 @@ class Loss:
 class Point:
     """One combination of axis values. A point that fits has a spec and no losses.
 
+    values  path to value; None where the schedule's kind has no such field
     twin  index of the earlier point whose kernel is the same, `auto` resolved; -1 if there is none
     """
 
@@ -94,9 +97,22 @@ def chosen_points(sweep: Sweep, points: list[Point]) -> list[Point]:
 def _point(sweep: Sweep, index: int, values: dict[str, Any]) -> Point:
     base = sweep.bases[values.get(BASE_AXIS, next(iter(sweep.bases)))]
     data = dict(base.tree.data) | {"name": sweep.name}
-    for axis in sweep.axes:
-        if axis.path != BASE_AXIS:
+    axes = [axis for axis in sweep.axes if axis.path != BASE_AXIS]
+    # What may set a `kind` comes first: it decides which fields the others can set.
+    for axis in axes:
+        if axis.sets_kind:
             data = with_value(data, axis.parts, values[axis.path])
+    fields = _fields_under(json.dumps(_kinds(data), sort_keys=True))
+    for axis in axes:
+        if axis.sets_kind:
+            continue
+        if axis.parts in fields:
+            data = with_value(data, axis.parts, values[axis.path])
+            continue
+        if values[axis.path] != axis.values[0]:
+            what = f"{axis.path}: no field of this kind, so its values make one point"
+            return Point(index, values, losses=(Loss(what, what),))
+        values = values | {axis.path: None}
     try:
         spec = KernelSpec.model_validate(data)
     except ValidationError as error:
@@ -118,6 +134,18 @@ def _point(sweep: Sweep, index: int, values: dict[str, Any]) -> Point:
         Tree(data | {"name": name}, base.tree.keys, base.tree.values),
     )
     return Point(index, values, loaded, figures=figures)
+
+
+@cache
+def _fields_under(kinds: str) -> frozenset[Path]:
+    """Every field of the schema, given the kinds that a spec names (`_kinds` as JSON)."""
+    return frozenset(legal_paths(json.loads(kinds)))
+
+
+def _kinds(data: Any) -> Any:
+    """The maps of a spec with nothing in them but their kinds."""
+    maps = {k: _kinds(v) for k, v in data.items() if isinstance(v, dict)}
+    return maps | ({"kind": data["kind"]} if "kind" in data else {})
 
 
 def _code_digest(resolved: KernelSpec) -> str:

@@ -105,6 +105,21 @@ def test_several_bases_are_one_more_axis(sweep_of, tmp_path: Path) -> None:
     assert points[5].loaded and points[5].loaded.spec.schedule.tile.n == 128
 
 
+def test_an_axis_of_another_kind_leaves_one_point(sweep_of, tmp_path: Path) -> None:
+    """Schedules of several kinds in one sweep: each has the axes that its kind has."""
+    fast = (data_folder("specs") / "hopper" / "fast" / "bf16.yaml").read_text()
+    (tmp_path / "fast.yaml").write_text(fast)
+    axes = "schedule.cluster.m: [1, 2]\nschedule.raster.group: [4, 8]"
+    sweep = sweep_of(head(axes).replace("base.yaml", "[base.yaml, fast.yaml]"))
+    points = points_of(sweep)
+    plain, clustered = points[:4], points[4:]
+    assert [p.fits for p in plain] == [True, True, False, False]
+    assert [p.values["schedule.cluster.m"] for p in plain[:2]] == [None, None]
+    assert plain[2].losses[0].rule.startswith("schedule.cluster.m: no field of this kind")
+    names = {p.loaded.spec.name for p in clustered if p.loaded}
+    assert all(p.fits for p in clustered) and len(names) == 4
+
+
 # --- what each rule removes
 
 
@@ -168,13 +183,10 @@ def test_a_thousand_points_are_explained_in_two_seconds(sweep_of) -> None:
         "schedule.epilogue.store_buffers: [1, 2]\nschedule.release: [same, previous]"
     )
     sweep = sweep_of(head(axes, "constraints: {deep: ring_bytes >= 65536}\n"))
-    best = 9.0
-    for _ in range(3):  # the machine may be busy with something else
-        start = time.perf_counter()
-        found = survey(sweep, points_of(sweep))
-        best = min(best, time.perf_counter() - start)
+    start = time.process_time()  # what a machine that does nothing else would take
+    found = survey(sweep, points_of(sweep))
+    assert time.process_time() - start < 2
     assert found.points == 1000 and found.fit > 100
-    assert best < 2
 
 
 # --- what is wrong with a file
