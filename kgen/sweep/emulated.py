@@ -28,6 +28,7 @@ Emulate = Callable[[Job, tuple[str, ...]], Outcome]
 
 def emulate(job: Job, schedules: tuple[str, ...]) -> Outcome:
     """One kernel over the shapes that follow from its tile: values bit for bit, and findings."""
+    from kgen.emu.report import SEVERITY
     from kgen.verify.emulator import shapes_of, verify_in_emulator
 
     plan = job.plan
@@ -44,8 +45,9 @@ def emulate(job: Job, schedules: tuple[str, ...]) -> Outcome:
         if not case.report.outputs_agree:
             return Outcome("emulator_finding", f"schedules disagree at {case.shape.label}")
     if judgement.findings:
-        text = "; ".join(map(str, judgement.findings))
-        return Outcome("emulator_finding", f"{judgement.verdict}: {text}"[:LONGEST_REASON])
+        worst_first = sorted(judgement.findings, key=lambda f: SEVERITY.index(f.level))
+        text = "; ".join(map(str, worst_first))
+        return Outcome("emulator_finding", text[:LONGEST_REASON])
     gaps = "; ".join(judgement.gaps)  # right as far as it ran; the rest is for a GPU to say
     return Outcome("emulated", f"{judgement.verdict}: {gaps}"[:LONGEST_REASON] if gaps else "")
 
