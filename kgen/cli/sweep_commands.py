@@ -76,7 +76,6 @@ def sweep(
     from kgen.errors import KgenError
     from kgen.sweep.load import load_sweep
     from kgen.sweep.queries import STATUSES
-    from kgen.sweep.session import Session
 
     if on not in ONS:
         raise KgenError(f"--on: {on} is not one of {', '.join(ONS)}")
@@ -88,11 +87,24 @@ def sweep(
         _survey(found, as_json)
         return
     path = results or Path(f"{found.name}.sqlite")
-    session = Session(found, path, on, build_only, tuple(retry or ()))  # type: ignore[arg-type]
+    session = _session(found, path, on, build_only, tuple(retry or ()))
     outcome = _watched(session)
     _summary(path, found.name, outcome, as_json)
     if outcome == "out of time":
         raise typer.Exit(EXIT_UNKNOWN)
+
+
+def _session(*arguments: Any) -> Any:
+    from kgen.errors import DeviceError
+    from kgen.sweep.axes import INSTALL
+
+    try:
+        from kgen.sweep.session import Session
+    except ModuleNotFoundError as error:
+        if error.name != "pebble":
+            raise
+        raise DeviceError(f"sweeps run in processes of pebble ({error}); {INSTALL}") from error
+    return Session(*arguments)
 
 
 def _watched(session: Any) -> str:
@@ -227,9 +239,8 @@ def report(
     name: SweepName = None,
 ) -> None:
     """Write one offline HTML file with pictures of a sweep."""
-    from kgen.report import page
-
     from kgen.files import write_whole
+    from kgen.report import page
 
     target = output or path.with_suffix(".html")
     write_whole(target, page(path, name).encode())

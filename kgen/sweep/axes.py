@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from simpleeval import EvalWithCompoundTypes, InvalidExpression
-
+from kgen.errors import DeviceError
 from kgen.spec.fields import legal_paths
 
 Path = tuple[str, ...]
+_UNFIT = (TypeError, ValueError, ArithmeticError, KeyError)  # values that an operator cannot take
 BASE_AXIS = "base"
+INSTALL = "pip install pebble simpleeval, or kgen with its extra `sweep`"
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class Constraint:
     @cached_property
     def _evaluator(self) -> Any:
         # No functions: a condition compares, computes and combines fields, nothing else.
-        return EvalWithCompoundTypes(functions={})
+        return _simpleeval().EvalWithCompoundTypes(functions={})
 
     @cached_property
     def _parsed(self) -> Any:
@@ -136,12 +137,27 @@ class Constraint:
         self._evaluator.names = dict(fields)
         try:
             return bool(self._evaluator.eval(self.text, previously_parsed=self._parsed))
-        except (InvalidExpression, TypeError, ValueError, ArithmeticError, KeyError) as error:
+        except (
+            _simpleeval().InvalidExpression,
+            TypeError,
+            ValueError,
+            ArithmeticError,
+            KeyError,
+        ) as error:
             raise ConstraintError(str(error)) from None
 
     def shown(self, fields: Mapping[str, Any]) -> str:
         """The condition with the values it met: `schedule.stages = 4`."""
         return ", ".join(f"{path} = {_lookup(fields, path.split('.'))}" for path in self.paths)
+
+
+def _simpleeval() -> Any:
+    """The library behind constraints; looked for when a sweep has some."""
+    try:
+        import simpleeval
+    except ImportError as error:
+        raise DeviceError(f"constraints need simpleeval ({error}); {INSTALL}") from error
+    return simpleeval
 
 
 def _dotted_names(node: ast.AST) -> Iterator[str]:

@@ -149,3 +149,17 @@ def test_a_report_is_written_whole(kgen, results: Path, tmp_path: Path) -> None:
 def test_help(kgen, command: list[str]) -> None:
     code, out, _ = kgen(*command, "--help")
     assert code == 0 and "Usage:" in out and command[-1] in out
+
+
+def test_a_missing_library_is_named_with_its_remedy(kgen, sweep: Path, monkeypatch) -> None:
+    """Results and reports of others can be read without what sweeps need."""
+    for name in [n for n in sys.modules if n.startswith(("kgen.sweep.", "pebble", "simpleeval"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pebble", None)
+    monkeypatch.setitem(sys.modules, "simpleeval", None)
+    code, _, err = kgen("sweep", sweep)
+    assert code == 3 and "pip install pebble simpleeval" in err
+    sweep.write_text(sweep.read_text() + "constraints: {few: schedule.stages < 4}\n")
+    code, _, err = kgen("sweep", sweep, "--dry-run")
+    assert code == 3 and "constraints need simpleeval" in err
+    assert kgen("results", "none.sqlite")[0] == 2
