@@ -30,7 +30,7 @@ test: $(SETUP)
 	$(PY) -m pytest -m "not gpu" $(PYTEST_ARGS)
 
 # What `make test` leaves out: more random specs built, every shipped kernel under every schedule in
-# the emulator, and every mutant of two of them.
+# the emulator, and every mutant of four of them.
 long: $(SETUP)
 	$(KGEN) toolchain install
 	KGEN_BUILD_FUZZ=80 $(PY) -m pytest -q tests/build/test_accepted.py
@@ -63,7 +63,7 @@ bench: $(SETUP)
 	$(KGEN) bench specs/hopper --output benchmarks/results
 
 tables: $(SETUP)
-	$(KGEN) results --update README.md
+	$(KGEN) results --update README.md --chart benchmarks/ladder.svg
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

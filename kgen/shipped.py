@@ -10,7 +10,7 @@ from typing import Any
 from kgen.errors import KgenError
 from kgen.files import write_new
 from kgen.paths import data_folder
-from kgen.spec import KernelSpec, load_spec, parse_spec
+from kgen.spec import KernelSpec, load_spec, opening_line, parse_spec
 from kgen.spec.tree import dump_resolved
 
 
@@ -18,11 +18,7 @@ def shipped_specs() -> list[tuple[str, str]]:
     """Name (`hopper/v6`) and first comment line of every shipped kernel spec."""
     folder = data_folder("specs")
     files = [p for p in sorted(folder.rglob("*.yaml")) if ".sweep" not in p.suffixes]
-    return [(p.relative_to(folder).with_suffix("").as_posix(), _first_line(p)) for p in files]
-
-
-def _first_line(path: Path) -> str:
-    return path.read_text("utf-8").split("\n", 1)[0].removeprefix("#").strip()
+    return [(p.relative_to(folder).with_suffix("").as_posix(), opening_line(p)) for p in files]
 
 
 def new_spec(path: Path, like: str) -> None:
@@ -39,7 +35,7 @@ def new_spec(path: Path, like: str) -> None:
     source = data_folder("specs") / f"{like}.yaml"
     text = source.read_text("utf-8")
     if re.search(r"^extends:", text, re.MULTILINE):
-        text = dump_resolved(load_spec(source).tree, _first_line(source))
+        text = dump_resolved(load_spec(source).tree, opening_line(source))
     text = re.sub(r"^name: .*$", f"name: {path.stem}", text, count=1, flags=re.MULTILINE)
     parse_spec(text, str(path))
     try:

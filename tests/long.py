@@ -19,10 +19,17 @@ from kgen.emu.mutation import Case, measure, mutants, summary
 from kgen.paths import data_folder
 from kgen.verify.emulator import expected, launch_of, shapes_of, verify_in_emulator
 from kgen.verify.problem import tile_of
-from kgen.verify.shapes import shape
+from kgen.verify.shapes import Shape, Tile, several_turns, shape
 
 WORKERS = 2
-MUTATED = ("v6", "bf16_f32acc")
+HOPPER = data_folder("specs") / "hopper"
+MUTATED = {
+    "v0": HOPPER / "v0.yaml",
+    "v2": HOPPER / "v2.yaml",
+    "v6": HOPPER / "v6.yaml",
+    "bf16_f32acc": HOPPER / "bf16_f32acc.yaml",
+    "persistent": Path(__file__).parent / "persistent.yaml",
+}
 MUTANT_SCHEDULES = ("latestore", "early", "random:5")
 TARGET = 0.95
 MAX_STEPS = 400_000  # many times what a sound run takes; an endless mutant stops here
@@ -41,19 +48,26 @@ def everything(spec: Path) -> tuple[bool, str]:
     return good, text if good else f"{text}\n{judgement}"
 
 
-def mutation(spec: Path, part: int, parts: int) -> tuple[int, int, list[str], str]:
-    """One share of a kernel's mutants: count, caught, unexplained survivors, summary."""
-    plan = lower(load_spec(spec))
-    program = load_program(build(plan, emit="ptx", line_info=True).data.decode(), plan.name)
-    tile = tile_of(plan)
+def mutation_shapes(tile: Tile) -> list[Shape]:
+    """Few shapes that reach every line: rings that wrap, cut tiles, second turns."""
+    if tile.resident:
+        return [*several_turns(tile), shape(tile, 1, 8, tile.k, "mutation")]
     sizes = [
         (tile.m, tile.n, (3 * tile.stages + 1) * tile.k),
         (tile.m + 1, tile.n + 8, tile.k + 8),
         (tile.m, tile.n + 1, 2 * tile.k),
         (1, 8, tile.k),
     ]
+    return [shape(tile, *size, "mutation") for size in sizes]
+
+
+def mutation(spec: Path, part: int, parts: int) -> tuple[int, int, list[str], str]:
+    """One share of a kernel's mutants: count, caught, unexplained survivors, summary."""
+    plan = lower(load_spec(spec))
+    program = load_program(build(plan, emit="ptx", line_info=True).data.decode(), plan.name)
     registers = build(plan).resources[0].registers
-    launches = [launch_of(plan, shape(tile, *s, "mutation"), registers=registers) for s in sizes]
+    shapes = mutation_shapes(tile_of(plan))
+    launches = [launch_of(plan, each, registers=registers) for each in shapes]
     cases = [Case(x, {"d": expected(plan, x)}) for x in launches]
     share = mutants(program.kernel)[part::parts]
     outcomes = measure(program, cases, MUTANT_SCHEDULES, MAX_STEPS, share)
@@ -69,7 +83,7 @@ def main() -> int:
     started = time.monotonic()
     failed = 0
     scores = {name: [0, 0] for name in MUTATED}
-    specs = find_specs([data_folder("specs") / "hopper"])
+    specs = find_specs([HOPPER])
     with ProcessPoolExecutor(WORKERS) as pool:
         jobs: dict[Future, str] = {}
 
@@ -78,8 +92,7 @@ def main() -> int:
 
         for spec in specs:
             start("", everything, spec)
-        for name in MUTATED:
-            spec = next(s for s in specs if s.stem == name)
+        for name, spec in MUTATED.items():
             for part in range(2 * WORKERS):
                 start(name, mutation, spec, part, 2 * WORKERS)
         for job in as_completed(jobs):

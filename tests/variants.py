@@ -25,6 +25,7 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "wgmma_ws": {"tile": TILE, "consumers": 2, "stages": 3},
     "wgmma_single": {"tile": TILE, "stages": 3},
     "mma_sync": {"tile": {**TILE, "k": 32}, "stages": 2},
+    "wgmma_persistent": {"tile": {**TILE, "n": 64}, "consumers": 2, "stages": 3},
 }
 """What a variant of a kind starts from; without a kind it is one of wgmma_ws."""
 
@@ -177,6 +178,111 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "l2": {"promotion_bytes": 256},
         },
     },
+}
+
+PERSISTENT: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "auto_limits": {
+        "stages": "auto",
+        "smem_limit": "100KiB",
+        "raster": {"along": "m", "group": 1},
+        "l2": {"promotion_bytes": 0},
+    },
+    "1x1_wrap_one_cluster": {"scheduler": "wrap", "clusters": 1, "raster": {"group": 2}},
+    "2x1_previous_pdl": {"cluster": {"m": 2}, "release": "previous", "pdl": True},
+    "1x2_warp_wrap": {"cluster": {"n": 2}, "producer": "warp", "scheduler": "wrap"},
+    "2x2_deferred_wrap": {
+        "cluster": {"m": 2, "n": 2},
+        "scheduler": "wrap",
+        "epilogue": {"deferred": True, "store_buffers": 1},
+    },
+    "4x1_deferred_previous": {
+        "cluster": {"m": 4},
+        "release": "previous",
+        "epilogue": {"deferred": True, "store_buffers": 3},
+    },
+    "1x4_one_stage": {"cluster": {"n": 4}, "stages": 1},
+    "3x1_n_192": {
+        "cluster": {"m": 3},
+        "tile": {"n": 192},
+        "producer": "warp",
+        "release": "previous",
+    },
+    "deferred_warp": {"producer": "warp", "epilogue": {"deferred": True, "store_buffers": 8}},
+    "deferred_two_slabs_wrap": {
+        "consumers": 1,
+        "tile": {"n": 128},
+        "scheduler": "wrap",
+        "epilogue": {"deferred": True},
+    },
+    "none": {"producer": "none"},
+    "none_2x1_wrap_pdl": {
+        "producer": "none",
+        "cluster": {"m": 2},
+        "scheduler": "wrap",
+        "release": "previous",
+        "pdl": True,
+    },
+    "none_2x2_same_wrap": {
+        "producer": "none",
+        "cluster": {"m": 2, "n": 2},
+        "scheduler": "wrap",
+    },
+    "none_three_consumers": {
+        "producer": "none",
+        "consumers": 3,
+        "tile": {"m": 192, "n": 256, "k": 32},
+        "release": "previous",
+        "epilogue": {"store_buffers": 1},
+    },
+    "registers": {"registers": {"producer": 56, "consumer": 152}},
+    "k_128_two_panels": {"tile": {"k": 128}, "stages": 2, "cluster": {"m": 2, "n": 2}},
+    "k_48_swizzle_32": {"tile": {"k": 48}, "swizzle_bytes": 32, "cluster": {"n": 2}},
+}
+"""Schedules of wgmma_persistent, over SCHEDULES; f16 in and out, f32 accumulation, K-major."""
+
+PERSISTENT_TYPES: dict[str, dict[str, Any]] = {
+    "bf16_mn_major_2x2": {
+        "gemm": {
+            **BF16,
+            "a": {"dtype": "bf16", "major": "m"},
+            "b": {"dtype": "bf16", "major": "n"},
+        },
+        "schedule": {"cluster": {"m": 2, "n": 2}, "tile": {"n": 128}},
+    },
+    "m_major_swizzle_64_wrap": {
+        "gemm": {"a": {"major": "m"}},
+        "schedule": {"swizzle_bytes": 64, "cluster": {"n": 2}, "scheduler": "wrap"},
+    },
+    "n_major_swizzle_32_none": {
+        "gemm": {"b": {"major": "n"}, "d": {"dtype": "bf16"}},
+        "schedule": {"swizzle_bytes": 32, "producer": "none"},
+    },
+    "f16_accumulation_two_slabs_wrap": {
+        "gemm": {"accumulator": "f16"},
+        "schedule": {"tile": {"m": 256}, "scheduler": "wrap", "release": "previous"},
+    },
+    "f16_accumulation_none_mn_major_wrap": {
+        "gemm": {"accumulator": "f16", "a": {"major": "m"}, "b": {"major": "n"}},
+        "schedule": {"producer": "none", "scheduler": "wrap", "cluster": {"m": 2}}
+        | {"tile": {"n": 128}},
+    },
+    "f16_accumulation_tall": {
+        "gemm": {"accumulator": "f16"},
+        "schedule": {"consumers": 1, "tile": {"m": 320}, "stages": 2},
+    },
+}
+
+VARIANTS |= {
+    f"persistent_{name}": {"schedule": {"kind": "wgmma_persistent", **schedule}}
+    for name, schedule in PERSISTENT.items()
+}
+VARIANTS |= {
+    f"persistent_{name}": {
+        "gemm": both["gemm"],
+        "schedule": {"kind": "wgmma_persistent", **both["schedule"]},
+    }
+    for name, both in PERSISTENT_TYPES.items()
 }
 
 

@@ -13,6 +13,8 @@ from kgen.files import write_whole
 
 BEGIN = "<!-- kgen results: begin (generated, do not edit) -->"
 END = "<!-- kgen results: end -->"
+LADDER_BEGIN = "<!-- kgen ladder: begin (generated, do not edit) -->"
+LADDER_END = "<!-- kgen ladder: end -->"
 _COLUMNS = ("kernel", "M x N x K", "launches", "us", "TFLOPS", "against", "ratio", "state")
 _LEGEND = (
     "us: median of the rounds [lowest..highest] per launch. ratio: median of the kernel's speed "
@@ -93,24 +95,35 @@ def _section(title: str, rows: list[tuple[str, ...]], notes: list[str]) -> str:
     return "\n".join(lines)
 
 
-def update_readme(path: Path, results: Iterable[Result], digests: dict[str, str]) -> bool:
-    """Put the table between the two markers of a Markdown file; return whether the file changed.
+def update_readme(
+    path: Path, results: Iterable[Result], digests: dict[str, str], ladder: str = ""
+) -> bool:
+    """Put the tables between their markers in a Markdown file; return whether the file changed.
 
-    Everything outside the markers, line ends included, stays as it is.
-    Raises  KgenError if the markers are missing, repeated or in the wrong order
+    Everything outside the markers, line ends included, stays as it is. The ladder's markers may be
+    missing.
+    Raises  KgenError if the markers of the results are missing, or any are repeated or in the wrong
+        order
     """
     try:
         text = path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise KgenError(f"{path}: cannot be read: {error}") from error
-    if (text.count(BEGIN), text.count(END)) != (1, 1) or text.index(BEGIN) > text.index(END):
-        raise KgenError(f"{path}: wants one line {BEGIN!r} and behind it one line {END!r}")
-    newline = "\r\n" if "\r\n" in text else "\n"
-    table = results_table(results, digests).replace("\n", newline)
-    head, rest = text.split(BEGIN)
-    tail = rest.split(END)[1]
-    new = f"{head}{BEGIN}{newline}{newline}{table}{newline}{newline}{END}{tail}"
+    new = _between(path, text, BEGIN, END, results_table(results, digests))
+    if LADDER_BEGIN in new or LADDER_END in new:
+        new = _between(path, new, LADDER_BEGIN, LADDER_END, ladder)
     if new == text:
         return False
     write_whole(path, new.encode())
     return True
+
+
+def _between(path: Path, text: str, begin: str, end: str, table: str) -> str:
+    """`text` with `table` between its two markers."""
+    if (text.count(begin), text.count(end)) != (1, 1) or text.index(begin) > text.index(end):
+        raise KgenError(f"{path}: wants one line {begin!r} and behind it one line {end!r}")
+    newline = "\r\n" if "\r\n" in text else "\n"
+    table = table.replace("\n", newline)
+    head, rest = text.split(begin)
+    tail = rest.split(end)[1]
+    return f"{head}{begin}{newline}{newline}{table}{newline}{newline}{end}{tail}"

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from kgen.budget.mma_sync import mma_sync_budget, mma_sync_changes, mma_sync_limits
 from kgen.budget.model import Budget
+from kgen.budget.tcgen05 import Tcgen05Budget, tcgen05_budget
+from kgen.budget.tcgen05_limits import tcgen05_changes, tcgen05_limits
 from kgen.budget.wgmma_changes import wgmma_changes
 from kgen.budget.wgmma_limits import wgmma_persistent_limits, wgmma_single_limits, wgmma_ws_limits
 from kgen.budget.wgmma_persistent import wgmma_persistent_budget
@@ -30,6 +32,8 @@ class _Family:
 
 _FAMILIES: dict[str, _Family] = {
     "mma_sync": _Family(mma_sync_budget, mma_sync_limits, mma_sync_changes),
+    "tcgen05_ws": _Family(tcgen05_budget, tcgen05_limits, tcgen05_changes),
+    "tcgen05_ws_split": _Family(tcgen05_budget, tcgen05_limits, tcgen05_changes),
     "wgmma_persistent": _Family(wgmma_persistent_budget, wgmma_persistent_limits, wgmma_changes),
     "wgmma_single": _Family(wgmma_single_budget, wgmma_single_limits, wgmma_changes),
     "wgmma_ws": _Family(wgmma_ws_budget, wgmma_ws_limits, wgmma_changes),
@@ -65,11 +69,15 @@ def fixes(spec: KernelSpec, broken: Violation) -> tuple[str, ...]:
     for text, changed in _FAMILIES[spec.schedule.kind].changes(spec, broken, _fits):
         if _fits(changed):
             after = budget_of(changed)
-            found.append(
-                f"{text:<38}  {after.smem.total} bytes of shared memory, "
-                f"{after.role('consumer').registers} registers"
-            )
+            found.append(f"{text:<38}  {after.smem.total} bytes of shared memory, {_scarce(after)}")
     return tuple(found[:3])
+
+
+def _scarce(b: Budget) -> str:
+    """What the accumulators of a budget live in."""
+    if isinstance(b, Tcgen05Budget):
+        return f"{b.tmem.used} columns"
+    return f"{b.role('consumer').registers} registers"
 
 
 def _fits(spec: KernelSpec) -> bool:

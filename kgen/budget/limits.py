@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from kgen.budget.ledger import Item, Ledger
 from kgen.budget.model import Budget
+from kgen.budget.ring import hopper
 from kgen.spec import Violation
 from kgen.spec.tree import FieldPath
 
@@ -31,7 +32,7 @@ def smem_limit(b: Budget) -> Iterator[Violation]:
             f"{stages} stage{'s do' if stages != 1 else ' does'} not fit in {b.smem.limit_name}",
             b.smem.rows(),
         )
-    limit = b.spec.schedule.smem_limit
+    limit = hopper(b.spec).smem_limit
     if limit and limit > b.arch.smem_per_cta:
         yield Violation(
             ("schedule", "smem_limit"),

@@ -49,14 +49,15 @@ class TmaBox:
     inner: int
     outer: int
     element_bytes: int
-    swizzle_bytes: int
+    swizzle_bytes: int  # 0 is none
     per_tile: str  # how often, for a reader
-    count: int  # boxes per stage (a, b) or per tile (d)
+    count: int  # boxes per stage (inputs) or per tile (d)
+    elements_per_byte: int = 1  # 2 for types of four bits, whose element_bytes is 1
 
     @property
     def bytes(self) -> int:
         """Shared-memory bytes of one box; out-of-bounds elements count."""
-        return self.inner * self.outer * self.element_bytes
+        return self.inner * self.outer * self.element_bytes // self.elements_per_byte
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from kgen.budget.ledger import Item, Ledger
 from kgen.budget.model import Role, TmaBox
 from kgen.dtypes import dtype
 from kgen.spec import KernelSpec
+from kgen.spec.hopper import HopperSchedule
 
 MBARRIER_BYTES = 8
 
@@ -16,6 +17,12 @@ MBARRIER_BYTES = 8
 def update(spec: KernelSpec, **fields: object) -> KernelSpec:
     """`spec` with fields of its schedule replaced."""
     return spec.model_copy(update={"schedule": spec.schedule.model_copy(update=fields)})
+
+
+def hopper(spec: KernelSpec) -> HopperSchedule:
+    """The schedule, which the caller knows to be one of Hopper's."""
+    assert isinstance(spec.schedule, HopperSchedule)
+    return spec.schedule
 
 
 def stages_of(spec: KernelSpec) -> int:
@@ -50,7 +57,7 @@ def ring_smem(spec: KernelSpec, arch: Arch, barriers: int, staged: tuple[Item, .
             1024, so that it equals sizeof(SharedStorage)
     Source  CUDA C++ Programming Guide, technical specifications per compute capability
     """
-    s, gemm, depth = spec.schedule, spec.gemm, stages_of(spec)
+    s, gemm, depth = hopper(spec), spec.gemm, stages_of(spec)
     stages = f"{depth} stage{'s' if depth > 1 else ''}"
     items = (
         Item(
@@ -87,7 +94,7 @@ def with_stages(
 
 def ring_swizzle(spec: KernelSpec, arch: Arch) -> int:
     """Widest pattern that divides a K-major row of the stage; MN-major rows are wide enough."""
-    asked = spec.schedule.swizzle_bytes
+    asked = hopper(spec).swizzle_bytes
     if asked != "auto":
         return asked
     if "k" not in (spec.gemm.a.major, spec.gemm.b.major):

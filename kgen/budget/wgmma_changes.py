@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from kgen.spec import KernelSpec, Violation
-from kgen.spec.hopper import TmaPerWarp, TmaTurns, WgmmaSchedule
+from kgen.spec.hopper import TmaPerWarp, TmaTurns, WgmmaPersistent, WgmmaSchedule
 from kgen.spec.rules.wgmma import SLAB_M, consumer_m
 from kgen.spec.single_role import WgmmaSingle
 
@@ -31,10 +31,13 @@ def wgmma_changes(
         deepest = next((n for n in range(s.stages - 1, 0, -1) if fits(change(stages=n))), None)
         if deepest:
             yield f"schedule.stages: {deepest}", change(stages=deepest)
-    if field == "registers":
+    if "registers" in broken.path:
         yield "schedule.registers: auto", change(registers="auto")
     if s.smem_limit and field in ("smem_limit", "stages"):
         yield "no schedule.smem_limit", change(smem_limit=None)
+    if field == "accumulator" and isinstance(s, WgmmaPersistent) and s.producer == "none":
+        yield "schedule.release: previous", change(release="previous")
+        yield "schedule.scheduler: round_robin", change(scheduler="round_robin")
     epilogue = None if isinstance(s, WgmmaSingle) else s.epilogue
     if isinstance(epilogue, TmaPerWarp) and epilogue.deferred:
         at_once = epilogue.model_copy(update={"deferred": False})

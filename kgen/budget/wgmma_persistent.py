@@ -25,15 +25,17 @@ from kgen.budget.ring import (
 from kgen.dtypes import dtype
 from kgen.spec import KernelSpec
 from kgen.spec.hopper import WgmmaPersistent
-from kgen.spec.rules.wgmma import STORE_BOX_N, slabs_of
+from kgen.spec.rules.wgmma import slabs_of, store_box_n
 
 WARP_ROWS = 16  # rows of a slab that one warp holds; wgmma accumulator layout
+PATTERN_ROWS = 8  # of a K-major operand: one swizzle pattern; a box starts on a whole one
 REFILL_BYTES = 32  # where producer: none keeps its place, outside the consumers' registers
 SHARE_BYTES = 32  # a cluster's share of the K tiles, with scheduler: wrap
 
 # Registers beyond the accumulators, as ptxas 13.5 reports them for these templates. Estimates: the
 # ptxas gate has the last word on every build.
 CONSUMER_OVERHEAD = 36
+LOADING_OVERHEAD = 42  # of a thread that loads for a cluster and cuts tiles, with release: same
 PRODUCER_REGISTERS = 38
 
 
@@ -77,11 +79,12 @@ def persistent_smem(spec: KernelSpec, arch: Arch) -> Ledger:
     """Shared memory of one CTA; the D buffers are (warps, store_buffers, 16, panel columns)."""
     s, size = _persistent(spec), dtype(spec.gemm.d.dtype).bytes
     warps, buffers = _consumer_warps(spec, arch), s.epilogue.store_buffers
+    columns = store_box_n(spec)
     outputs = [
         Item(
             "D buffers",
-            warps * buffers * WARP_ROWS * STORE_BOX_N * size,
-            f"{warps} warps x {buffers} x {WARP_ROWS} x {STORE_BOX_N} x {size} B",
+            warps * buffers * WARP_ROWS * columns * size,
+            f"{warps} warps x {buffers} x {WARP_ROWS} x {columns} x {size} B",
         )
     ]
     if s.producer == "none":
@@ -105,12 +108,20 @@ def _roles(spec: KernelSpec, arch: Arch, threads: int) -> tuple[Role, ...]:
     # As pairs of 16-bit values.
     waiting = accumulators // 2 if _persistent(spec).epilogue.deferred else 0
     roles = [
-        Role("consumer", warps, 0, consumer_cap, accumulators, CONSUMER_OVERHEAD, waiting),
+        Role("consumer", warps, 0, consumer_cap, accumulators, _overhead(spec), waiting),
     ]
     if threads > warps * 32:
         others = threads // 32 - warps
         roles.append(Role("producer", others, warps, producer_cap, 0, PRODUCER_REGISTERS))
     return tuple(roles)
+
+
+def _overhead(spec: KernelSpec) -> int:
+    """Registers of a consumer beside accumulators and the tile that waits."""
+    s = _persistent(spec)
+    clustered = s.cluster.m * s.cluster.n > 1
+    loads = s.producer == "none" and clustered and s.release == "same"
+    return LOADING_OVERHEAD if loads and s.scheduler == "wrap" else CONSUMER_OVERHEAD
 
 
 def _barriers(spec: KernelSpec) -> tuple[Barrier, ...]:
@@ -129,6 +140,15 @@ def _barriers(spec: KernelSpec) -> tuple[Barrier, ...]:
     )
 
 
+def _ranges(rows: int, arch: Arch) -> int:
+    """Boxes one below the other that cover `rows` K-major rows: equal, of whole patterns."""
+    return next(
+        n
+        for n in range(1, rows + 1)
+        if rows % (n * PATTERN_ROWS) == 0 and rows // n <= arch.tma_box_extent
+    )
+
+
 def _boxes(spec: KernelSpec, swizzle: int) -> tuple[TmaBox, ...]:
     """TMA requests: a CTA loads its part of what the cluster shares, in boxes that fit."""
     s, size = _persistent(spec), dtype(spec.gemm.d.dtype).bytes
@@ -136,9 +156,10 @@ def _boxes(spec: KernelSpec, swizzle: int) -> tuple[TmaBox, ...]:
     boxes = []
     for name, extent, parts in (("a", s.tile.m, s.cluster.n), ("b", s.tile.n, s.cluster.m)):
         rows = extent // parts
-        ranges = -(-rows // arch.tma_box_extent)
+        ranges = 1 if getattr(spec.gemm, name).major != "k" else _ranges(rows, arch)
         boxes.append(operand_box(spec, name, swizzle, rows // ranges, ranges))
-    count = s.tile.m // WARP_ROWS * s.tile.n // STORE_BOX_N
-    width = STORE_BOX_N * size
-    d = TmaBox("d", "n", "m", STORE_BOX_N, WARP_ROWS, size, width, f"{count} per tile", count)
+    columns = store_box_n(spec)
+    count = s.tile.m // WARP_ROWS * s.tile.n // columns
+    width = columns * size
+    d = TmaBox("d", "n", "m", columns, WARP_ROWS, size, width, f"{count} per tile", count)
     return (*boxes, d)

@@ -147,7 +147,7 @@ _ADVICE: dict[Cause, tuple[str, str]] = {
         "schedule.consumers",
         (
             "the accumulator does not fit the registers of a thread: spread the tile over more "
-            "consumers, make schedule.tile.n or schedule.tile.m smaller, or raise "
+            "consumers (or schedule.warps), make schedule.tile.n or tile.m smaller, or raise "
             "schedule.registers.consumer"
         ),
     ),

@@ -93,10 +93,12 @@ def describe_build(plan: Any, artifact: Any) -> str:
     compiler = " ".join(artifact.compiler.split()[:2])
     lines = [f"{plan.name}: {artifact.kind} by {compiler} {how}"]
     cap = plan.budget.launch_cap
+    role = max(plan.budget.roles, key=lambda r: r.registers)
+    article = "an" if role.name[0] in "aeiou" else "a"
     for r in artifact.resources:
         lines.append(
             f"  {r.kernel}: {r.registers} registers of {cap} at launch (budget: about "
-            f"{plan.budget.role('consumer').registers} for a consumer), "
+            f"{role.registers} for {article} {role.name}), "
             f"{r.spill_store_bytes + r.spill_load_bytes} spill bytes, {r.stack_bytes} stack bytes"
         )
     lines += [f"  {text}" for text in artifact.notes]

@@ -124,6 +124,7 @@ def verify_emulated(
     from kgen.verify import emulator
 
     plan = api.lower(api.load_spec(spec))
+    emulator.require_covered(plan)
     compiler = "nvrtc" if toolchain == "private" else "nvcc"
     build: dict[str, Any] = {"compiler": compiler, "toolchain": toolchain}
     registers = api.build(plan, **build).resources[0].registers

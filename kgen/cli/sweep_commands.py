@@ -162,7 +162,10 @@ def show(
         "specs"
     ),
     update: Annotated[
-        Path | None, typer.Option(help="Markdown file whose results table is rewritten.")
+        Path | None, typer.Option(help="Markdown file whose tables are rewritten.")
+    ] = None,
+    chart: Annotated[
+        Path | None, typer.Option(help="SVG file that shows the Hopper ladder.")
     ] = None,
     name: SweepName = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Every point of a sweep as CSV.")] = False,
@@ -171,7 +174,7 @@ def show(
 ) -> None:
     """Measured results as a table, CSV or JSON; or the table of a README."""
     if path.is_dir() or not path.suffix:
-        _show_folder(path, specs, update, as_json)
+        _show_folder(path, specs, update, chart, as_json)
         return
     from kgen.errors import KgenError
     from kgen.sweep.listing import as_csv as csv_text
@@ -179,8 +182,8 @@ def show(
     from kgen.sweep.queries import sweeps_of
     from kgen.sweep.store import Store
 
-    if update is not None:
-        raise KgenError("--update is for a folder of kgen bench's results")
+    if update is not None or chart is not None:
+        raise KgenError("--update and --chart are for a folder of kgen bench's results")
     with Store.read(path) as store:
         names = [name] if name else sweeps_of(store)
         rows = [row for n in names for row in rows_of(store, n)] if as_csv or as_json else []
@@ -191,20 +194,30 @@ def show(
         emit(as_json, rows, text or f"{path}: no sweep was started in it yet")
 
 
-def _show_folder(folder: Path, specs: Path, update: Path | None, as_json: bool) -> None:
+def _show_folder(
+    folder: Path, specs: Path, update: Path | None, chart: Path | None, as_json: bool
+) -> None:
     import json
 
+    from kgen.bench.ladder import ladder_chart, ladder_table, rungs
     from kgen.bench.results import dump_result, load_results
     from kgen.bench.tables import results_table, update_readme
     from kgen.check import current_digests
     from kgen.errors import KgenError
+    from kgen.files import write_whole
 
     if not folder.is_dir():
         raise KgenError(f"{folder}: no such folder of results")
     found, digests = load_results(folder), current_digests(specs)
+    ladder = rungs(specs / "hopper")
     if update is not None:
-        changed = update_readme(update, found, digests)
+        table = ladder_table(ladder, found, digests)
+        changed = update_readme(update, found, digests, table)
         note(f"{update}: {'rewritten' if changed else 'already up to date'}")
+    if chart is not None:
+        write_whole(chart, ladder_chart(ladder, found, digests).encode())
+        note(f"{chart}: written")
+    if update is not None or chart is not None:
         return
     emit(as_json, [json.loads(dump_result(r)) for r in found], results_table(found, digests))
 

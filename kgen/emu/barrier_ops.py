@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kgen.emu.machine import Cluster, Fragment, Wait
+from kgen.emu.members import nothing, with_members
 from kgen.emu.order import Knowledge
 from kgen.emu.program import BLOCKED, Handler, Outcome, Program, handles, require
 from kgen.emu.ptx import Instruction, Not
@@ -132,11 +133,9 @@ def complete_named(grid: Grid, barrier: NamedBarrier, needed: int) -> None:
 
 
 def _warp_barrier(program: Program, instruction: Instruction, pc: int) -> Handler:
-    """bar.warp.sync members: orders the lanes of a warp, which run in step anyway."""
-    from kgen.emu.lane_ops import check_members
-
+    """bar.warp.sync members: the lanes wait for one another; nothing else happens."""
     require(instruction, "warp", "sync")
-    return check_members(program, instruction, instruction.operands[0], pc)
+    return with_members(program, instruction, instruction.operands[0], pc, nothing)
 
 
 # ---------------------------------------------------------------- the cluster barrier

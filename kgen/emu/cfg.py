@@ -87,6 +87,21 @@ class ControlFlow:
                     self.live_in[block] = live
                     changed = True
 
+    def live_at(self, index: int) -> set[str]:
+        """Registers whose value before the instruction `index` is still read."""
+        if index >= len(self.code):
+            return set()
+        block = self.block_of[index]
+        live = set().union(*(self.live_in[after] for after in self.successors[block]))
+        for facts in reversed(self.effects[index : self.ends[block]]):
+            live = (live - set(facts.writes)) | set(facts.reads)
+        return live
+
+    def join_of(self, index: int) -> int:
+        """Where lanes that part at the branch `index` meet again; -1 if only at the end."""
+        join = self.join[self.block_of[index]]
+        return self.starts[join] if join != self.exit else -1
+
     def _post_dominators(self) -> None:
         """join[b]: the first block that every path from b passes, where parted lanes meet again."""
         everything = set(range(self.exit + 1))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kgen.emu.converge import part
 from kgen.emu.machine import Fragment
 from kgen.emu.operation import bits_of
 from kgen.emu.program import ENDED, PARTED, YIELDED, Handler, Outcome, Program, handles, require
@@ -33,6 +34,7 @@ def branch(program: Program, instruction: Instruction, pc: int) -> Handler:
 
         return uniform
     row = program.registers.row(guard, 1)
+    join = program.flow.join_of(pc)
 
     def diverging(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
         predicate = row(warp, fragment)
@@ -42,8 +44,7 @@ def branch(program: Program, instruction: Instruction, pc: int) -> Handler:
             return None
         if count == fragment.count:
             return target
-        warp.fragments.append(Fragment(target, taken, list(fragment.uniform)))
-        fragment.set_mask(fragment.mask & ~taken)
+        part(warp, fragment, taken, target, join)
         fragment.pc = pc + 1
         return PARTED
 
@@ -58,10 +59,8 @@ def end(program: Program, instruction: Instruction, pc: int) -> Handler:
         if active is fragment.mask or bool((active == fragment.mask).all()):
             warp.grid.end_fragment(warp, fragment)
             return ENDED
-        ending = Fragment(pc, active.copy(), fragment.uniform)
-        fragment.set_mask(fragment.mask & ~active)
+        ending = part(warp, fragment, active.copy(), pc, -1)
         fragment.pc = pc + 1
-        warp.fragments.append(ending)
         warp.grid.end_fragment(warp, ending)
         return PARTED
 
@@ -107,13 +106,30 @@ def load_parameter(program: Program, instruction: Instruction, pc: int) -> Handl
     "prefetchu",
     "cp.async.bulk.prefetch",
     "applypriority",
-    "griddepcontrol",
     "pmevent",
     "discard",
 )
 def no_effect(program: Program, instruction: Instruction, pc: int) -> Handler:
-    """Hints. griddepcontrol: the emulated grid has no predecessor that is still running."""
+    """Hints: no effect on values or order."""
     return lambda warp, fragment, active: None
+
+
+@handles("griddepcontrol")
+def grid_dependency(program: Program, instruction: Instruction, pc: int) -> Handler:
+    """wait: the grid before has ended, and what it wrote can be read. launch_dependents concerns
+    the grid behind this one, which is not emulated.
+    """
+    require(instruction, "wait", "launch_dependents")
+    waits = instruction.has("wait")
+
+    def wait(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
+        previous = warp.grid.previous
+        if waits and previous is not None:
+            warp.order.knows.completed |= 1 << previous.number
+            warp.order.knows.data |= 1 << previous.number
+        return None
+
+    return wait
 
 
 @handles("nanosleep")

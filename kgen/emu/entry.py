@@ -1,4 +1,5 @@
-"""Reads one .entry: its parameters, directives and body, with the nested scopes of inline assembly.
+"""Reads one .entry or .func: its parameters, directives and body, with the nested scopes of inline
+assembly.
 
 Source  PTX ISA chapters 4 (syntax), 5 (declarations), 11 (directives)
 """
@@ -84,24 +85,43 @@ class EntryParser(OperandParser):
         tokens = self.tokens
         self.kernel.name = tokens.next()
         if tokens.peek() == "(":
-            tokens.next()
-            self._parameters()
+            self._parameters(self.kernel.params)
         while tokens.peek() != "{":
             self._performance_directive()
-        tokens.next()
+        self._body()
+        return self.kernel
+
+    def parse_function(self) -> Kernel | None:
+        """From the return parameters of a .func on; None for a declaration."""
+        tokens = self.tokens
+        if tokens.peek() == "(":
+            self._parameters(self.kernel.results)
+        self.kernel.name = tokens.next()
+        if tokens.peek() == "(":
+            self._parameters(self.kernel.params)
+        while tokens.peek() not in ("{", ";"):
+            self._performance_directive()
+        if tokens.peek() == ";":
+            tokens.next()
+            return None
+        self._body()
+        return self.kernel
+
+    def _body(self) -> None:
+        self.tokens.expect("{")
         while self.scopes:
             self._statement()
         self._resolve_branches()
-        return self.kernel
 
-    def _parameters(self) -> None:
+    def _parameters(self, found: list[Variable]) -> None:
+        self.tokens.expect("(")
         words: list[str] = []
         while True:
             line = self.tokens.line
             token = self.tokens.next()
             if token in (",", ")"):
                 if words:
-                    self.kernel.params.append(variable(words, line))
+                    found.append(variable(words, line))
                 words = []
                 if token == ")":
                     return
@@ -141,10 +161,12 @@ class EntryParser(OperandParser):
             self.scope_count += 1
             self.scopes.append(self.scope_count)
             self.names.append({})
+            self.symbols.append({})
         elif token == "}":
             tokens.next()
             self.scopes.pop()
             self.names.pop()
+            self.symbols.pop()
         elif token == ".loc":
             tokens.next()
             line = tokens.line
@@ -175,6 +197,9 @@ class EntryParser(OperandParser):
         words = self.tokens.until(";")
         if space == ".shared":
             self.kernel.shared.append(variable(words, line))
+        elif space == ".param":  # of a call
+            name = variable(words, line).name
+            self.symbols[-1][name] = f"{name}@{self.scopes[-1]}"
         elif space == ".reg":
             kind = words[0].lstrip(".") if words else ""
             if not re.fullmatch(r"pred|b128|[busf](8|16|32|64)|f16x2|bf16|bf16x2|tf32", kind):

@@ -34,10 +34,25 @@ def _distinct(allocation: Allocation, granules: np.ndarray) -> list[tuple[int, i
     return [(int(v) >> 33, int(v) >> 1 & 0xFFFFFFFF, bool(v & 1)) for v in np.unique(both)]
 
 
+def check_previous(warp: Warp, allocation: Allocation, pc: int, writes: bool) -> None:
+    """What the grid before may still be working on: nothing but constant arrays may be touched
+    before its end is known, and nothing read before its results can be.
+    """
+    previous = warp.grid.previous
+    if previous is None or allocation.array.constant:
+        return
+    knows = warp.order.knows
+    if not (knows.completed if writes else knows.data) >> previous.number & 1:
+        name, verb = allocation.array.name, "writes" if writes else "reads"
+        text = f"{verb} {name}, which the grid before may still use: no griddepcontrol.wait"
+        warp.grid.finding("missing-grid-wait", text, warp, pc, name)
+
+
 def check_read(warp: Warp, allocation: Allocation, offsets: np.ndarray, size: int, pc: int) -> None:
     """Earlier writes of these bytes must be visible. Inputs are never written, so they need no
     check.
     """
+    check_previous(warp, allocation, pc, writes=False)
     if allocation.array.role == "in":
         return
     grid, knows, name = warp.grid, warp.order.knows, allocation.array.name
@@ -73,6 +88,7 @@ def check_write(
     """The launch's rules, and earlier writes of the same bytes, which must be ordered before this
     one.
     """
+    check_previous(warp, allocation, pc, writes=True)
     grid, knows, name = warp.grid, warp.order.knows, allocation.array.name
     for fault in grid.memory.write_faults(allocation, offsets, size):
         grid.finding(fault.kind, fault.text, warp, pc, name)

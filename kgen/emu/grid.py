@@ -13,6 +13,7 @@ import numpy as np
 from kgen.emu.finish import check_end, coverage_of, deadlock_findings, endless_findings
 from kgen.emu.launch import MAX_SHARED_BYTES, Launch
 from kgen.emu.machine import Cluster, Cta, Fragment, Wait, Warp
+from kgen.emu.members import release_members
 from kgen.emu.memory import GlobalMemory
 from kgen.emu.order import AsyncOp, Knowledge
 from kgen.emu.params import Parameters
@@ -49,8 +50,7 @@ class Grid:
         if self.shared_bytes > MAX_SHARED_BYTES:
             raise EmulatorError(
                 f"launch of {launch.kernel}: dynamic_shared_bytes: {launch.dynamic_shared_bytes} "
-                f"and "
-                f"{program.registers.static_bytes} static bytes are over the limit of "
+                f"and {program.registers.static_bytes} static bytes are over the limit of "
                 f"{MAX_SHARED_BYTES}"
             )
         self.memory = GlobalMemory(launch.arrays)
@@ -64,12 +64,13 @@ class Grid:
         self.steps = 0  # warp-instructions
         self.version = 0  # changes whenever something happens that a poll could notice
         self.hits = [0] * len(program.code)
-        self.sync_memory: dict[
-            int, Knowledge
-        ] = {}  # global address -> what releases to it published
+        self.sync_memory: dict[int, Knowledge] = {}  # global address -> what releases published
         self.warps: list[Warp] = []
         self.clusters: list[Cluster] = []
         self._build()
+        self.previous: AsyncOp | None = None  # the grid before, as an operation to be waited for
+        if launch.overlaps_previous:
+            self.previous = self.new_operation("", self.warps[0], 0, lambda operation: None)
 
     # ------------------------------------------------------------ construction
 
@@ -177,6 +178,7 @@ class Grid:
         """The lanes of a fragment end."""
         warp.fragments.remove(fragment)
         self.version += 1
+        release_members(warp)
         if not warp.fragments:
             from kgen.emu.barrier_ops import warp_ended
 
@@ -266,9 +268,8 @@ class Grid:
 
     def clock(self, name: str) -> int:
         """%clock and its kin count warp-instructions of the whole grid."""
-        return self.steps & (
-            0xFFFFFFFFFFFFFFFF if "64" in name or name == "%globaltimer" else 0xFFFFFFFF
-        )
+        wide = "64" in name or name == "%globaltimer"
+        return self.steps & (0xFFFFFFFFFFFFFFFF if wide else 0xFFFFFFFF)
 
     def finding(
         self,

@@ -64,7 +64,7 @@ UNMODELLED_SPECIALS = ("%envreg", "%pm", "%aggr_smem_size")  # beginnings of the
 _PER_LANE = frozenset(
     ["atom", "ldmatrix", "movmatrix", "mma", "wgmma", "elect", "addc", "subc", "madc"]
 )
-# Results that are the same in every participating lane whatever the operands.
+# Results that are the same in every participating lane whatever the operands but the member mask.
 _PER_WARP = frozenset(["vote", "activemask", "redux"])
 
 
@@ -121,6 +121,10 @@ def varying_results(
     facts = effects(instruction)
     if instruction.guard is not None and instruction.guard.name in varying:
         return facts.writes
+    if root in _PER_WARP or root == "elect":
+        mask = instruction.operands[-1:]
+        if any(name in varying for operand in mask for name in registers_of(operand)):
+            return facts.writes  # several groups of lanes, each with an answer of its own
     if root in _PER_WARP:
         return ()
     if root == "elect":  # d is the leader's lane, p is true in one lane

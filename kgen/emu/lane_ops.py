@@ -9,47 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kgen.emu.machine import Fragment
+from kgen.emu.machine import Fragment, lane_bits
+from kgen.emu.members import with_members
 from kgen.emu.operation import bits_of
 from kgen.emu.program import Handler, Outcome, Program, handles, require
-from kgen.emu.ptx import SINK, Instruction, Not, Operand, Pair
+from kgen.emu.ptx import SINK, Instruction, Not, Pair
 from kgen.emu.registers import WARP_LANES
 
 if TYPE_CHECKING:
     from kgen.emu.machine import Warp
 
 _LANES = np.arange(WARP_LANES)
-FULL_MASK = 0xFFFFFFFF
-
-
-def lane_bits(active: np.ndarray) -> int:
-    """The lanes of a mask as a 32-bit integer."""
-    return int(
-        np.bitwise_or.reduce(
-            np.where(active, np.uint32(1) << _LANES.astype(np.uint32), np.uint32(0))
-        )
-    )
-
-
-def check_members(program: Program, instruction: Instruction, members: Operand, pc: int) -> Handler:
-    """A handler that reports lanes named in a member mask that are not here."""
-    getter = program.registers.scalar(members)
-
-    def check(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
-        here = lane_bits(active)
-        missing = getter(warp, fragment) & ~here & FULL_MASK
-        live = 0
-        for other in warp.fragments:
-            live |= lane_bits(other.mask)
-        if missing & live:
-            text = f"member mask names lanes {missing & live:#010x}, which are elsewhere"
-            warp.grid.finding("partial-warp", text, warp, pc)
-        if missing & ~live & FULL_MASK:
-            text = f"member mask names lanes {missing & ~live & FULL_MASK:#010x}, which have ended"
-            warp.grid.finding("operand", text, warp, pc)
-        return None
-
-    return check
 
 
 @handles("elect.sync")
@@ -60,16 +30,15 @@ def elect(program: Program, instruction: Instruction, pc: int) -> Handler:
     leader, predicate = (
         program.registers.setter(o) for o in (destination.first, destination.second)
     )
-    check = check_members(program, instruction, instruction.operands[1], pc)
+    members = instruction.operands[1]
 
     def choose(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
-        check(warp, fragment, active)
         chosen = int(active.argmax())
         leader(warp, fragment, active, chosen)
         predicate(warp, fragment, active, chosen == _LANES)
         return None
 
-    return choose
+    return with_members(program, instruction, members, pc, choose)
 
 
 @handles("shfl.sync")
@@ -77,7 +46,7 @@ def shuffle(program: Program, instruction: Instruction, pc: int) -> Handler:
     """shfl.sync.mode.b32 d[|p], a, b, c, members"""
     mode = instruction.parts[2]
     require(instruction, "sync", "idx", "up", "down", "bfly", "b32")
-    destination, source, amount, clamp, members = instruction.operands
+    destination, source, amount, clamp, named = instruction.operands
     first, second = (
         (destination.first, destination.second)
         if isinstance(destination, Pair)
@@ -86,10 +55,8 @@ def shuffle(program: Program, instruction: Instruction, pc: int) -> Handler:
     registers = program.registers
     value, lane_b, lane_c = (registers.row(operand) for operand in (source, amount, clamp))
     setter, in_range = registers.setter(first), registers.setter(second)
-    check = check_members(program, instruction, members, pc)
 
     def exchange(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
-        check(warp, fragment, active)
         b = lane_b(warp, fragment).astype(np.int64) & 31
         c = lane_c(warp, fragment).astype(np.int64)
         segment, bound = (c >> 8) & 31, c & 31
@@ -113,7 +80,7 @@ def shuffle(program: Program, instruction: Instruction, pc: int) -> Handler:
         in_range(warp, fragment, active, inside)
         return None
 
-    return exchange
+    return with_members(program, instruction, named, pc, exchange)
 
 
 @handles("vote.sync")
@@ -125,10 +92,9 @@ def vote(program: Program, instruction: Instruction, pc: int) -> Handler:
     negated = isinstance(source, Not)
     row = program.registers.row(source.operand if isinstance(source, Not) else source, 1)
     setter = program.registers.setter(instruction.operands[0])
-    check = check_members(program, instruction, instruction.operands[2], pc)
+    members = instruction.operands[2]
 
     def decide(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
-        check(warp, fragment, active)
         chosen = (row(warp, fragment).astype(bool) ^ negated)[active]
         if mode == "ballot":
             ballot = np.zeros(WARP_LANES, bool)
@@ -143,7 +109,7 @@ def vote(program: Program, instruction: Instruction, pc: int) -> Handler:
             setter(warp, fragment, active, int(answer))
         return None
 
-    return decide
+    return with_members(program, instruction, members, pc, decide)
 
 
 @handles("activemask")
@@ -168,11 +134,10 @@ def match(program: Program, instruction: Instruction, pc: int) -> Handler:
     second = destination.second if isinstance(destination, Pair) else SINK
     row = program.registers.row(instruction.operands[1], bits)
     setter, agrees = program.registers.setter(first), program.registers.setter(second)
-    check = check_members(program, instruction, instruction.operands[2], pc)
+    members = instruction.operands[2]
     wants_all = instruction.has("all")
 
     def compare(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
-        check(warp, fragment, active)
         values = row(warp, fragment)
         if wants_all:
             same = bool((values[active] == values[active][0]).all())
@@ -183,7 +148,7 @@ def match(program: Program, instruction: Instruction, pc: int) -> Handler:
             setter(warp, fragment, active, np.array(peers, np.uint32))
         return None
 
-    return compare
+    return with_members(program, instruction, members, pc, compare)
 
 
 @handles("redux.sync")
@@ -200,12 +165,11 @@ def reduce(program: Program, instruction: Instruction, pc: int) -> Handler:
     dtype = np.int32 if instruction.type == "s32" else np.uint32
     row = program.registers.row(instruction.operands[1])
     setter = program.registers.setter(instruction.operands[0])
-    check = check_members(program, instruction, instruction.operands[2], pc)
+    members = instruction.operands[2]
 
     def combine(warp: Warp, fragment: Fragment, active: np.ndarray) -> Outcome:
-        check(warp, fragment, active)
         values = row(warp, fragment)[active].view(dtype)
         setter(warp, fragment, active, int(ufunc.reduce(values, dtype=dtype)) & 0xFFFFFFFF)
         return None
 
-    return combine
+    return with_members(program, instruction, members, pc, combine)

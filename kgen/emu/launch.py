@@ -99,6 +99,7 @@ class Array:
                  matrix; None is dense. Padding between rows is poisoned and belongs to nobody
     guard_bytes  bytes before and behind the allocation that the kernel must not touch
     role         in: the kernel may not write it; out: it must write every element; inout: neither
+    constant     no grid writes it; else one that is still running when this one starts may
     """
 
     name: str
@@ -108,6 +109,7 @@ class Array:
     row_stride: int | None = None
     guard_bytes: int = 0
     role: Literal["in", "out", "inout"] = "inout"
+    constant: bool = False
 
     @property
     def element_bytes(self) -> int:
@@ -248,6 +250,8 @@ class Launch:
     dynamic_shared_bytes   the launch parameter, static shared memory not included
     arguments              in the order of the kernel's parameters
     registers              per thread at launch, as ptxas reports them (for the setmaxnreg pool)
+    overlaps_previous      launched with programmatic stream serialisation: the grid before may run
+                           until griddepcontrol.wait
     """
 
     kernel: str
@@ -258,6 +262,7 @@ class Launch:
     cluster: tuple[int, int, int] = (1, 1, 1)
     dynamic_shared_bytes: int = 0
     registers: int | None = None
+    overlaps_previous: bool = False
 
     def array(self, name: str) -> Array:
         return next(a for a in self.arrays if a.name == name)

@@ -34,6 +34,8 @@ def write(launch: Launch) -> str:
         lines.append(f"dynamic_shared_bytes: {launch.dynamic_shared_bytes}")
     if launch.registers is not None:
         lines.append(f"registers: {launch.registers}")
+    if launch.overlaps_previous:
+        lines.append("overlaps_previous: true")
     if launch.arrays:
         lines.append("arrays:")
         lines += [f"  {_scalar(a.name)}: {_flow(_array(a))}" for a in launch.arrays]
@@ -52,6 +54,8 @@ def _array(array: Array) -> dict[str, object]:
         entry["guard_bytes"] = array.guard_bytes
     if array.role != "inout":
         entry["role"] = array.role
+    if array.constant:
+        entry["constant"] = True
     return entry
 
 
@@ -95,6 +99,8 @@ def _flow(value: object) -> str:
 
 
 def _scalar(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, str):
         if _PLAIN.match(value) and value not in _RESERVED:
             return value

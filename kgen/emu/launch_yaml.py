@@ -86,6 +86,12 @@ def _text(node: Node) -> str:
     return str(node.value)
 
 
+def _flag(node: Node) -> bool:
+    if not isinstance(node.value, bool):
+        node.reject(f"expected true or false, found {node.kind}")
+    return bool(node.value)
+
+
 def _integers(node: Node) -> tuple[int, ...]:
     return tuple(_integer(child) for child in node.children())
 
@@ -127,7 +133,13 @@ def _one_of(node: Node, choices: dict[str, Parser]) -> Any:
 def _array(name: str, node: Node) -> Array:
     fields = node.mapping(
         {"dtype": _text, "shape": _integers},
-        {"fill": _fill, "row_stride": _integer, "guard_bytes": _integer, "role": _text},
+        {
+            "fill": _fill,
+            "row_stride": _integer,
+            "guard_bytes": _integer,
+            "role": _text,
+            "constant": _flag,
+        },
     )
     array = Array(name=name, **fields)
     return _checked(node, array, array_problems(array))
@@ -227,6 +239,7 @@ def _launch(node: Node) -> Launch:
                 "cluster": _xyz,
                 "dynamic_shared_bytes": _integer,
                 "registers": _integer,
+                "overlaps_previous": _flag,
                 "arrays": _arrays,
                 "arguments": _arguments,
             },

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 _LANES = np.arange(WARP_LANES, dtype=np.uint32)
 
 
+def lane_bits(lanes: np.ndarray) -> int:
+    """32 booleans as a 32-bit integer, lane 0 in the lowest bit."""
+    return int.from_bytes(np.packbits(lanes, bitorder="little").tobytes(), "little")
+
+
 class Wait(ABC):
     """Why a fragment is parked."""
 
@@ -34,18 +39,30 @@ class Wait(ABC):
 
 
 class Fragment:
-    """Lanes that execute together. Each fragment has its own copy of the uniform registers."""
+    """Lanes that execute together. Each fragment has its own copy of the uniform registers.
 
-    __slots__ = ("count", "full", "leader", "mask", "pc", "uniform", "waiting")
+    joins  where its lanes meet others they parted from, outermost first: (instruction, all lanes
+           that parted there, as bits)
+    """
 
-    def __init__(self, pc: int, mask: np.ndarray, uniform: list[int]) -> None:
+    __slots__ = ("bits", "count", "full", "joins", "leader", "mask", "pc", "uniform", "waiting")
+
+    def __init__(
+        self,
+        pc: int,
+        mask: np.ndarray,
+        uniform: list[int],
+        joins: tuple[tuple[int, int], ...] = (),
+    ) -> None:
         self.pc = pc
         self.uniform = uniform
+        self.joins = joins
         self.waiting: Wait | None = None
         self.set_mask(mask)
 
     def set_mask(self, mask: np.ndarray) -> None:
         self.mask = mask
+        self.bits = lane_bits(mask)
         self.count = int(mask.sum())
         self.full = self.count == WARP_LANES
         self.leader = int(mask.argmax())
@@ -67,6 +84,7 @@ class Warp:
         self.order = OrderTracker(index, grid.warp_count)
         self.threads = min(WARP_LANES, cta.threads - number * WARP_LANES)
         mask = self.threads > _LANES
+        self.all_lanes = lane_bits(mask)
         self.fragments = [Fragment(0, mask, [0] * registers.counts["uniform"])]
         self.queued = False
         self.visited: set[int] = set()

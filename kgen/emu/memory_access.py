@@ -115,7 +115,15 @@ class SharedPlace:
     offsets: np.ndarray
 
 
-Place = GlobalPlace | SharedPlace
+@dataclass(frozen=True)
+class ParamPlace:
+    """Kernel parameters, which are only ever read."""
+
+    memory: np.ndarray
+    offsets: np.ndarray
+
+
+Place = GlobalPlace | SharedPlace | ParamPlace
 
 
 def locate(warp: Warp, access: Access, addresses: np.ndarray, pc: int, verb: str) -> Place | None:
@@ -136,13 +144,28 @@ def locate(warp: Warp, access: Access, addresses: np.ndarray, pc: int, verb: str
             return None
         return SharedPlace(cta, offsets)
     if PARAM_WINDOW <= low < SHARED_WINDOW:
-        raise UnmodelledError("a generic access to the parameters")
+        return _in_parameters(warp, addresses - PARAM_WINDOW, access, pc, verb)
     allocation, fault = grid.memory.locate(addresses, access.bytes)
     if allocation is None:
         assert fault is not None
         grid.finding(fault.kind, f"{verb} {fault.text}", warp, pc)
         return None
     return GlobalPlace(allocation, addresses - allocation.base)
+
+
+def _in_parameters(
+    warp: Warp, offsets: np.ndarray, access: Access, pc: int, verb: str
+) -> ParamPlace | None:
+    parameters = warp.grid.parameters
+    low, high = int(offsets.min()), int(offsets.max()) + access.bytes
+    if verb != "reads" or parameters.has_map(low, high):
+        raise UnmodelledError(f"a generic access that {verb} parameters or tensor maps")
+    if high > len(parameters.data):
+        text = f"{verb} up to byte {high} of {len(parameters.data)} bytes of parameters"
+        warp.grid.finding("global-bounds", text, warp, pc)
+        return None
+    padded = bytes(parameters.data).ljust(-(-len(parameters.data) // 8) * 8, b"\0")
+    return ParamPlace(np.frombuffer(padded, np.uint8), offsets)
 
 
 def element_index(offsets: np.ndarray, access: Access) -> np.ndarray:
@@ -166,6 +189,8 @@ def words_of(offsets: np.ndarray, size: int) -> Footprint:
 def read_place(warp: Warp, place: Place, access: Access, pc: int) -> np.ndarray:
     """Checks and performs a read: (lanes, elements)."""
     index = element_index(place.offsets, access)
+    if isinstance(place, ParamPlace):
+        return element_view(place.memory, access.size)[index]
     if isinstance(place, SharedPlace):
         footprint = words_of(place.offsets, access.bytes)
         shadow = place.cta.shadow
@@ -174,7 +199,9 @@ def read_place(warp: Warp, place: Place, access: Access, pc: int) -> np.ndarray:
         if not access.synchronises:
             shadow.record_read(warp, footprint)
         return element_view(place.cta.shared, access.size)[index]
-    if not access.synchronises:
+    if access.synchronises:
+        global_access.check_previous(warp, place.allocation, pc, writes=False)
+    else:
         global_access.check_read(warp, place.allocation, place.offsets, access.bytes, pc)
     return element_view(place.allocation.data, access.size)[index]
 
@@ -183,6 +210,7 @@ def write_place(
     warp: Warp, place: Place, access: Access, values: np.ndarray, pc: int, atomic: bool = False
 ) -> None:
     """Checks and performs a write of (lanes, elements)."""
+    assert not isinstance(place, ParamPlace)
     index = element_index(place.offsets, access)
     unordered = atomic or access.synchronises
     if isinstance(place, SharedPlace):

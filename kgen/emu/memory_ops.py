@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 from kgen.emu.memory_access import (
     Access,
+    ParamPlace,
     Place,
     SharedPlace,
     acquire_from,
@@ -176,6 +177,7 @@ def _update(
     place: Place, access: Access, operation: str, dtype: str, values: list[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """(what each lane read, what memory holds after all lanes), lane by lane."""
+    assert not isinstance(place, ParamPlace)
     memory = place.cta.shared if isinstance(place, SharedPlace) else place.allocation.data
     elements = element_view(memory, access.size)
     index = element_index(place.offsets, access)

@@ -24,7 +24,7 @@ _DELETED = (
     *("fence", "membar", "bar.", "barrier.", "st.release", "red.release", "stmatrix"),
     *("mbarrier.arrive", "mbarrier.init", "mbarrier.expect_tx"),
     *("wgmma.fence", "wgmma.commit_group", "wgmma.wait_group"),
-    *("cp.async.bulk", "cp.reduce.async.bulk"),
+    *("cp.async.bulk", "cp.reduce.async.bulk", "setmaxnreg", "griddepcontrol.wait", "st.global"),
 )
 _ORDERING = ("fence", "membar", "bar", "wgmma", "mbarrier.try_wait", "cp.async.bulk.wait")
 _NOTHING = Instruction("pmevent", (Imm(0),))
@@ -89,7 +89,13 @@ def mutants(kernel: Kernel) -> list[Mutant]:
     """Every mutant of a kernel, in the order of its code."""
     constants = single_constants(kernel.code)
     found: list[Mutant] = []
+    stores: set[tuple[str, str]] = set()
     for pc, instruction in enumerate(kernel.code):
+        if instruction.opcode.startswith("st.global"):  # unrolled loops: one of a kind is enough
+            kind = (instruction.opcode, str(instruction.location))
+            if kind in stores:
+                continue
+            stores.add(kind)
         for what, changed in _changes(instruction, constants):
             found.append(Mutant(f"{what} {instruction.opcode}", pc, Edit(pc, changed)))
     return found
@@ -101,6 +107,9 @@ def _changes(
     opcode, operands = instruction.opcode, instruction.operands
     if opcode.startswith(_DELETED) and not opcode.startswith("bar.warp"):
         yield "delete", _like(instruction, _NOTHING.opcode, _NOTHING.operands)
+    if "multicast::cluster" in opcode:
+        for rank in (0, 1):
+            yield f"only to CTA {rank}:", _replace(instruction, 3, Imm(1 << rank))
     if opcode.startswith("mbarrier.try_wait"):
         yield "skip", _like(instruction, "setp.eq.b32", (operands[0], Imm(0), Imm(0)))
         if instruction.has("parity"):

@@ -26,12 +26,15 @@ def is_number(token: str) -> bool:
 
 
 class OperandParser:
-    """Parses operands; `names` says which registers are declared in the open scopes."""
+    """Parses operands; `names` says which registers are declared in the open scopes, `symbols`
+    which parameters of calls.
+    """
 
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
         self.depth = 0  # operands that are being read
         self.names: list[dict[str, str]] = [{}]  # per open scope: written name -> unique name
+        self.symbols: list[dict[str, str]] = [{}]
 
     def operand(self) -> Operand:
         self.depth += 1
@@ -110,4 +113,7 @@ class OperandParser:
             raise EmulatorError(f"ptx:{line}: register {token} is not declared")
         if not re.match(r"[A-Za-z_$]", token):
             raise EmulatorError(f"ptx:{line}: unexpected {token!r} among the operands")
+        for scope in reversed(self.symbols):
+            if token in scope:
+                return Sym(scope[token])
         return Sym(token)

@@ -70,3 +70,7 @@ class Parameters:
 
     def tensor_map(self, address: int) -> TensorMap | None:
         return self.maps.get(address - PARAM_WINDOW)
+
+    def has_map(self, low: int, high: int) -> bool:
+        """Whether bytes low..high of the buffer reach into a tensor map."""
+        return any(at < high and low < at + TENSOR_MAP_BYTES for at in self.maps)

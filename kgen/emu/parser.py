@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from kgen.emu.calls import expand_calls
 from kgen.emu.entry import EntryParser, variable
 from kgen.emu.ptx import Module, Variable
 from kgen.emu.tokens import Tokens
@@ -48,7 +49,9 @@ def parse(text: str) -> Module:
             kernel.shared = shared + kernel.shared
             module.kernels[kernel.name] = kernel
         elif token == ".func":
-            _skip_function(tokens)
+            function = EntryParser(tokens, module.files).parse_function()
+            if function is not None:
+                module.functions[function.name] = function
         elif token == ".section":
             tokens.next()
             tokens.skip_block()
@@ -60,14 +63,6 @@ def parse(text: str) -> Module:
         raise EmulatorError("ptx:1: not PTX: the text is empty or has no .version")
     if not module.kernels:
         raise EmulatorError(f"ptx:{tokens.last_line}: no .entry in this module")
+    for kernel in module.kernels.values():
+        expand_calls(kernel, module.functions)
     return module
-
-
-def _skip_function(tokens: Tokens) -> None:
-    """Device functions are read over: a `call` that reaches one is not modelled."""
-    while tokens.peek() not in ("{", ";"):
-        tokens.next()
-    if tokens.peek() == "{":
-        tokens.skip_block()
-    else:
-        tokens.next()

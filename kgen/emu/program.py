@@ -75,6 +75,7 @@ class Program:
         self.wgmma_touch = [self._wgmma_touch(pc) for pc in range(len(self.code))]
         self.aligned = [self._is_aligned(instruction) for instruction in self.code]
         self.aligned.append(False)  # behind the last instruction, where a kernel may end as well
+        self._wanted: dict[int, tuple[int, ...]] = {}
         self.unmodelled: dict[int, str] = {}
         self.handlers: list[Handler | None] = [self._bind(pc) for pc in range(len(self.code))]
         self._full: list[Run | None] = [None] * len(self.code)
@@ -116,6 +117,13 @@ class Program:
             store[pc] = run
         return run
 
+    def wanted_uniform(self, pc: int) -> tuple[int, ...]:
+        """Indices of the uniform registers whose values are still read from pc on."""
+        if pc not in self._wanted:
+            slots = [self.registers.slots.get(name) for name in self.flow.live_at(pc)]
+            self._wanted[pc] = tuple(slot.index for slot in slots if slot and slot.is_uniform)
+        return self._wanted[pc]
+
     def _bind(self, pc: int) -> Handler | None:
         """The handler of a non-ALU instruction; None for ALU work and for what is not modelled."""
         if self.lowering.is_alu[pc]:
@@ -145,11 +153,13 @@ class Program:
                 chosen = active & (~row(warp, fragment) if negated else row(warp, fragment))
                 if not chosen.any():
                     return None
-                leader, fragment.leader = fragment.leader, int(chosen.argmax())
+                mask, leader = fragment.mask, fragment.leader
+                fragment.leader = int(chosen.argmax())
                 try:
                     return handler(warp, fragment, chosen)
                 finally:
-                    fragment.leader = leader
+                    if fragment.mask is mask:  # else lanes have parted, and it has a new leader
+                        fragment.leader = leader
 
             return some_lanes
         value = self.registers.scalar(guard, 1)
@@ -166,6 +176,18 @@ class Program:
         instruction = self.code[pc]
         location = str(instruction.location)
         return f"{location} ptx:{instruction.line}".strip()
+
+    def wide_divisions(self) -> set[int]:
+        """Blocks of one 64-bit division: the way that ptxas's front end takes when operands do not
+        fit 32 bits, beside a short one for those that do. Exempt from coverage.
+        """
+        found: set[int] = set()
+        for start, end in zip(self.flow.starts, self.flow.ends, strict=True):
+            roots = [instruction.root for instruction in self.code[start:end]]
+            wide = [i for i in self.code[start:end] if i.root in ("div", "rem")]
+            if len(wide) == 1 and wide[0].type in ("s64", "u64") and len(roots) <= 2:
+                found.update(range(start, end) if roots[-1] in ("div", "rem", "bra") else ())
+        return found
 
     def trap_only(self) -> set[int]:
         """Instructions in blocks from which every path ends in a trap: exempt from coverage."""

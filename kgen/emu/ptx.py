@@ -79,20 +79,22 @@ SINK = Sym("_")  # the operand `_`: a result that nobody wants
 
 @dataclass(frozen=True)
 class Location:
-    """A line of the CUDA source; `inlined_at` is the line of the call that brought it into the
-    kernel.
+    """A line of the CUDA source; `inlined_at` is the line of the call that brought it into its
+    function, `calls` those of the PTX calls that led to the function, innermost first.
     """
 
     file: str = ""
     line: int = 0
     inlined_at: int = 0
+    calls: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         if not self.line:
             return ""
         base = self.file.rsplit("/", 1)[-1]
         place = f"{base}:{self.line}"
-        return f"{place} (called at {self.inlined_at})" if self.inlined_at else place
+        lines = [line for line in (self.inlined_at, *self.calls) if line]
+        return f"{place} (called at {', '.join(map(str, lines))})" if lines else place
 
 
 @dataclass
@@ -136,10 +138,16 @@ class Variable:
 
 @dataclass
 class Kernel:
-    """One .entry."""
+    """One .entry, or one .func.
+
+    results  return parameters of a .func
+    copies   instructions that came from one instruction of a .func, called several times
+    """
 
     name: str
     params: list[Variable] = field(default_factory=list)
+    results: list[Variable] = field(default_factory=list)
+    copies: list[tuple[int, ...]] = field(default_factory=list)
     registers: dict[str, str] = field(default_factory=dict)  # unique name -> type without its dot
     shared: list[Variable] = field(default_factory=list)
     code: list[Instruction] = field(default_factory=list)
@@ -181,6 +189,7 @@ class Module:
     version: str
     target: str
     kernels: dict[str, Kernel] = field(default_factory=dict)
+    functions: dict[str, Kernel] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)  # number in .file and .loc -> path
 
 

@@ -24,6 +24,7 @@ KINDS: dict[str, Level] = {
     "missing-init-fence": "error",  # an mbarrier used by TMA before fence.mbarrier_init
     "missing-wgmma-fence": "error",
     "accumulator-in-flight": "error",  # a wgmma register touched before wgmma.wait_group
+    "missing-grid-wait": "error",  # memory of the grid before, touched before griddepcontrol.wait
     "unwritten-read": "error",
     "never-read": "error",  # bytes that TMA brought and nothing used
     "k-mismatch": "error",  # one MMA multiplies elements of different K
@@ -53,8 +54,8 @@ KINDS: dict[str, Level] = {
     "trap": "error",
     "schedules-disagree": "error",  # two schedules left different results
     "unmodelled": "incomplete",
-    "partial-warp": "review",  # an .aligned or .sync instruction reached by part of a warp
-    "exited-warps": "review",  # a barrier that completes only because warps have ended
+    "partial-warp": "review",  # an .aligned instruction reached by part of a warp
+    "exited-warps": "review",  # a barrier that completes only because threads have ended
     "mbarrier-unfinished": "review",  # a phase was begun and never completed
 }
 

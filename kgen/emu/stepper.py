@@ -1,9 +1,10 @@
-"""How a warp advances: which of its fragments runs, and how far."""
+"""How a warp advances: steps the fragment that converge.py chooses."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
+from kgen.emu.converge import next_fragment, stops_of
 from kgen.emu.program import BLOCKED, ENDED, PARTED, YIELDED, UnmodelledError
 
 if TYPE_CHECKING:
@@ -18,60 +19,36 @@ class RunStoppedError(Exception):
 def turn(grid: Grid, warp: Warp, budget: int) -> None:
     """Steps one warp until it is blocked, has ended, or the budget is used."""
     while budget > 0:
-        fragment, limit = _next_fragment(grid, warp)
+        fragment = next_fragment(grid, warp)
         if fragment is None:
             return
-        budget = _run_fragment(grid, warp, fragment, limit, budget)
+        budget = _run_fragment(grid, warp, fragment, stops_of(warp, fragment), budget)
 
 
 def can_run(grid: Grid, warp: Warp) -> bool:
     """Whether some fragment may advance."""
-    return bool(warp.fragments) and _next_fragment(grid, warp)[0] is not None
+    return bool(warp.fragments) and next_fragment(grid, warp) is not None
 
 
-def _next_fragment(grid: Grid, warp: Warp) -> tuple[Fragment | None, int]:
-    """The runnable fragment with the lowest pc, and the pc at which it should look for company.
-
-    Fragments at the same pc merge. While a lower fragment is parked, the others go no further than
-    the next instruction that all lanes must execute together.
-    """
-    fragments = warp.fragments
-    if len(fragments) == 1:
-        only = fragments[0]
-        return (only if only.waiting is None else None), 1 << 60
-    fragments.sort(key=lambda fragment: fragment.pc)
-    index = 0
-    while index + 1 < len(fragments):
-        first, second = fragments[index], fragments[index + 1]
-        if first.pc == second.pc and first.waiting is None and second.waiting is None:
-            first.set_mask(first.mask | second.mask)
-            fragments.pop(index + 1)
-        else:
-            index += 1
-    for index, fragment in enumerate(fragments):
-        if fragment.waiting is not None:
-            continue
-        if index and grid.program.aligned[fragment.pc]:
-            continue
-        limit = fragments[index + 1].pc if index + 1 < len(fragments) else 1 << 60
-        return fragment, limit if limit > fragment.pc else 1 << 60
-    return None, 0
-
-
-def _run_fragment(grid: Grid, warp: Warp, fragment: Fragment, limit: int, budget: int) -> int:
+def _run_fragment(
+    grid: Grid, warp: Warp, fragment: Fragment, stops: frozenset[int], budget: int
+) -> int:
     program = grid.program
     code_end = len(program.code)
     handlers = program.handlers
-    is_alu = program.lowering.is_alu
+    is_alu, aligned = program.lowering.is_alu, program.aligned
     hits, visited = grid.hits, warp.visited
     wgmma = warp.wgmma
     pc: int = fragment.pc
+    chosen_at = pc
     alone = len(warp.fragments) == 1
     while budget > 0:
         budget -= 1
         if pc >= code_end:
             grid.end_fragment(warp, fragment)
             return budget
+        if not alone and aligned[pc] and pc != chosen_at:
+            return budget  # others may have to come first
         hits[pc] += 1
         visited.add(pc)
         if is_alu[pc]:
@@ -94,7 +71,7 @@ def _run_fragment(grid: Grid, warp: Warp, fragment: Fragment, limit: int, budget
             if handler is None:
                 _unmodelled(grid, warp, pc, program.unmodelled[pc])
                 return budget
-            if not alone and program.aligned[pc]:
+            if not alone and aligned[pc]:
                 _partial(grid, warp, fragment, pc)
             if program.wgmma_touch[pc]:
                 touched = program.wgmma_touch[pc]
@@ -122,7 +99,7 @@ def _run_fragment(grid: Grid, warp: Warp, fragment: Fragment, limit: int, budget
                 return 0
             elif outcome in (PARTED, ENDED):
                 return budget
-        if pc >= limit:
+        if pc in stops:
             return budget
     return budget
 

@@ -53,6 +53,8 @@ class Timeline:
             return
         work: dict[int, set[str]] = {}
         for operation in grid.operations:
+            if operation is grid.previous:
+                continue
             if operation.kind == "wgmma":
                 first = operation.warp.number // 4 * 4
                 for warp in operation.warp.cta.warps[first : first + 4]:

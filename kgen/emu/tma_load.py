@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kgen.emu import mbarrier_rules
+from kgen.emu import global_access, mbarrier_rules
 from kgen.emu.machine import Cta, Fragment
 from kgen.emu.memory import Allocation
 from kgen.emu.order import AsyncOp, Knowledge
@@ -120,6 +120,7 @@ def _load(
             barrier.fenced = True
         targets.append((cta, barrier))
     allocation = grid.memory.by_name[tensor_map.array]
+    global_access.check_previous(warp, allocation, pc, writes=False)
     if corner_is_legal(warp, pc, tensor_map, corner, store=False):
         check_box(warp, pc, tensor_map, allocation, box)
     issued = warp.order.knows.copy()

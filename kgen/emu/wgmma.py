@@ -267,6 +267,8 @@ def wait(program: Program, instruction: Instruction, pc: int) -> Handler:
             if not call.complete:
                 warp.cta.wgmma_waiters.append((warp, fragment))
                 return warp.grid.park(warp, fragment, WgmmaWait(call))
+        for other in calls[-1].warps if calls else ():
+            check_products(other, other.wgmma.open)  # before this warp gives the operands away
         warp.grid.force([call.operation for call in calls])
         for call in calls:
             warp.order.knows.completed |= 1 << call.operation.number

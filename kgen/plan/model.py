@@ -9,6 +9,14 @@ from dataclasses import dataclass
 
 from kgen.budget import Budget
 from kgen.dtypes import DType
+from kgen.plan.launch import (
+    LaunchAttribute,
+    ResidentGrid,
+    ScaleMap,
+    Status,
+    TensorMap,
+    launch_attributes,
+)
 
 
 @dataclass(frozen=True)
@@ -55,41 +63,6 @@ class BarrierInit:
 
 
 @dataclass(frozen=True)
-class TensorMap:
-    """One cuTensorMapEncodeTiled call. Both launchers, C and Python, are made from this row.
-
-    inner and outer name the problem extents (`m`, `n`, `k`), ld the leading dimension in elements.
-    box in elements, innermost first; swizzle and promotion in bytes (promotion 0 is off).
-    """
-
-    operand: str
-    pointer: str
-    dtype: DType
-    inner: str
-    outer: str
-    ld: str
-    box: tuple[int, int]
-    swizzle_bytes: int
-    promotion_bytes: int
-    promotion_name: str  # enumerator behind CU_TENSOR_MAP_L2_PROMOTION_
-    max_ld: int  # elements, exclusive: strides stay below 2^40 bytes
-
-    @property
-    def multiple(self) -> int:
-        """Elements in 16 bytes, the unit of TMA's strides and base addresses."""
-        return 16 // self.dtype.bytes
-
-
-@dataclass(frozen=True)
-class Status:
-    """One answer of the launcher, in C and in Python."""
-
-    value: int
-    name: str
-    text: str
-
-
-@dataclass(frozen=True)
 class Load:
     """One TMA load of a stage: where it lands and what it reads, in elements."""
 
@@ -116,27 +89,6 @@ class Layout:
 
     name: str
     descriptor: Descriptor
-
-
-@dataclass(frozen=True)
-class ResidentGrid:
-    """A grid of resident clusters that take tiles in turn.
-
-    most  clusters at a time, None for as many as the device holds
-    least_saving  K tiles that cutting tiles must save; None: tiles are never cut
-    part_bytes  what a CTA leaves of a cut tile
-    flags  per cut and CTA, 4 bytes each
-    """
-
-    most: int | None
-    least_saving: int | None
-    part_bytes: int
-    flags: int
-
-    @property
-    def cuts(self) -> bool:
-        """Whether a tile may be cut in two, which takes a workspace."""
-        return self.least_saving is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +129,9 @@ class KernelPlan:
     cluster: tuple[int, int] = (1, 1)  # CTAs along M and N
     pdl: bool = False  # launched with programmatic stream serialisation
     resident: ResidentGrid | None = None  # None: one CTA for every tile
+    scale_maps: tuple[ScaleMap, ...] = ()  # block scales of A and B
+    takes_global_scale: bool = False  # the launch takes one more factor of D
+    is_oversized: bool = False  # needs the oversized shared-memory mode
 
     @property
     def input_maps(self) -> tuple[TensorMap, ...]:
@@ -197,6 +152,16 @@ class KernelPlan:
     def map_d(self) -> TensorMap | None:
         """The tensor map of D, used where its rows are 16-byte aligned; None if TMA never is."""
         return self.maps[2] if len(self.maps) > 2 else None
+
+    @property
+    def launch_attributes(self) -> tuple[LaunchAttribute, ...]:
+        """What a launch asks for beyond grid, block and shared memory."""
+        return launch_attributes(self.pdl, self.is_oversized)
+
+    @property
+    def attribute_count(self) -> int:
+        """How many launch attributes there are."""
+        return len(self.launch_attributes)
 
     @property
     def clustered(self) -> bool:

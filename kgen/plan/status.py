@@ -8,16 +8,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kgen.dtypes import DType
+from kgen.plan.launch import ScaleMap
 from kgen.plan.model import Status, TensorMap
 
 
 def statuses(
-    inputs: tuple[TensorMap, ...], output: DType, extent_limit: int, *, workspace: bool
+    inputs: tuple[TensorMap, ...],
+    output: DType,
+    extent_limit: int,
+    scales: tuple[ScaleMap, ...] = (),
+    *,
+    workspace: bool = False,
 ) -> tuple[Status, ...]:
     """Every status in the order of the checks, which is the order of their values."""
     rows = [("ok", "success"), *_extents(extent_limit)]
     for row in inputs:
         rows += _input(row)
+    if scales:
+        what = f"k must be a multiple of {scales[0].whole}, four scales"
+        rows.append(("k_not_whole_scales", what))
+    for scale in scales:
+        name = scale.pointer
+        rows.append((f"{name}_null", f"{name} is null"))
+        rows.append((f"{name}_unaligned", f"{name} must be 16-byte aligned (TMA base address)"))
     rows += [
         ("d_null", "d is null"),
         ("d_unaligned", f"d must be aligned to its element, {output.bytes} bytes"),

@@ -18,7 +18,10 @@ from kgen.run.grid import Grid, ceil_div
 
 @dataclass(frozen=True)
 class Arguments:
-    """Device addresses, extents and leading dimensions (both in elements) of one launch."""
+    """Device addresses, extents and leading dimensions (both in elements) of one launch.
+
+    sfa, sfb and alpha count only for kernels that take block scales and a global scale.
+    """
 
     a: int
     b: int
@@ -30,6 +33,9 @@ class Arguments:
     ldb: int
     ldd: int
     workspace: int = 0
+    sfa: int = 0
+    sfb: int = 0
+    alpha: float = 1.0
 
     @property
     def is_empty(self) -> bool:
@@ -56,6 +62,9 @@ def status_of(plan: KernelPlan, x: Arguments) -> str:
             status = _input_status(row, x)
             if status != "ok":
                 return status
+        status = _scale_status(plan, x)
+        if status != "ok":
+            return status
     if x.d == 0:
         return "d_null"
     if x.d % plan.d_type.bytes:
@@ -81,6 +90,18 @@ def _input_status(row: TensorMap, x: Arguments) -> str:
     return "ok"
 
 
+def _scale_status(plan: KernelPlan, x: Arguments) -> str:
+    for row in plan.scale_maps:
+        if x.k % row.whole:
+            return "k_not_whole_scales"
+        address = getattr(x, row.pointer)
+        if address == 0:
+            return f"{row.pointer}_null"
+        if address % 16:
+            return f"{row.pointer}_unaligned"
+    return "ok"
+
+
 def require_workspace(plan: KernelPlan, x: Arguments, grid: Grid) -> None:
     """Raises LaunchError where the launch needs a workspace and has none."""
     if grid.workspace_bytes and not x.workspace:
@@ -95,7 +116,8 @@ def require_ok(plan: KernelPlan, x: Arguments) -> None:
         row = next(s for s in plan.statuses if s.name == status)
         subject = status.split("_")[0]
         value = getattr(x, subject, None)
-        shown = f"{value:#x}" if subject in ("a", "b", "d") and value is not None else value
+        pointers = ("a", "b", "d", "sfa", "sfb")
+        shown = f"{value:#x}" if subject in pointers and value is not None else value
         given = f" ({subject} = {shown})" if value is not None else ""
         raise LaunchError(f"{plan.name}: {status}: {row.text}{given}", status)
 
@@ -117,7 +139,7 @@ def stores_in_pairs(x: Arguments) -> bool:
     return x.d % 4 == 0 and (x.m == 1 or x.ldd % 2 == 0)
 
 
-def problem_values(plan: KernelPlan, x: Arguments, grid: Grid) -> dict[str, int]:
+def problem_values(plan: KernelPlan, x: Arguments, grid: Grid) -> dict[str, int | float]:
     """The members of the kernel's `Problem` parameter, by name; a plan has some of them."""
     return {
         "d": x.d,
@@ -132,6 +154,7 @@ def problem_values(plan: KernelPlan, x: Arguments, grid: Grid) -> dict[str, int]
         "share": grid.share,
         "flags": x.workspace,
         "parts": x.workspace + grid.flag_bytes,
+        "alpha": x.alpha,
     }
 
 

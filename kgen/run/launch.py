@@ -16,6 +16,7 @@ import numpy as np
 
 from kgen.errors import DeviceError, LaunchError
 from kgen.plan import KernelPlan, TensorMap
+from kgen.plan.launch import ScaleMap
 from kgen.run.arguments import (
     Arguments,
     problem_record,
@@ -24,6 +25,7 @@ from kgen.run.arguments import (
     stores_by_tma,
 )
 from kgen.run.grid import Grid, grid_of
+from kgen.scales import TILE_BYTES, ScaleLayout
 
 MAP_BYTES = 128
 ZERO_MAP = np.void(bytes(MAP_BYTES))
@@ -73,7 +75,7 @@ def encode_map(row: TensorMap, x: Arguments) -> np.void:
     """The 128 bytes of one CUtensorMap. Raises LaunchError with the driver's code if it refuses."""
     driver = import_driver()
     inner, outer = getattr(x, row.inner), getattr(x, row.outer)
-    stride = getattr(x, row.ld) * row.dtype.bytes if outer > 1 else 16
+    stride = row.dtype.bytes_of(getattr(x, row.ld)) if outer > 1 else 16
     kinds = driver.CUtensorMapDataType
     error, encoded = driver.cuTensorMapEncodeTiled(
         getattr(kinds, f"CU_TENSOR_MAP_DATA_TYPE_{row.dtype.tensor_map}"),
@@ -86,6 +88,31 @@ def encode_map(row: TensorMap, x: Arguments) -> np.void:
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{row.swizzle_bytes}B"),
         getattr(driver.CUtensorMapL2promotion, f"CU_TENSOR_MAP_L2_PROMOTION_{row.promotion_name}"),
+        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    )
+    if int(error):
+        what = f"cuTensorMapEncodeTiled refused the map of {row.operand}: {error.name}"
+        raise LaunchError(what, "tensor_map_refused")
+    return np.void(ctypes.string_at(int(encoded.getPtr()), MAP_BYTES))
+
+
+def encode_scale_map(row: ScaleMap, x: Arguments) -> np.void:
+    """The 128 bytes of the map of one operand's block scales. Raises as `encode_map`."""
+    driver = import_driver()
+    layout = ScaleLayout(getattr(x, row.rows), x.k, row.block)
+    extents = (TILE_BYTES // 2, layout.k_tiles, layout.row_tiles)
+    strides = (TILE_BYTES, layout.k_tiles * TILE_BYTES)
+    error, encoded = driver.cuTensorMapEncodeTiled(
+        driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_UINT16,
+        len(extents),
+        getattr(x, row.pointer),
+        [driver.cuuint64_t(extent) for extent in extents],
+        [driver.cuuint64_t(stride) for stride in strides],
+        [driver.cuuint32_t(extent) for extent in row.box],
+        [driver.cuuint32_t(1)] * len(extents),
+        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_NONE,
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_NONE,
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
     if int(error):
@@ -159,6 +186,11 @@ class Kernel:
     def __init__(self, plan: KernelPlan, cubin: Path) -> None:
         """Raises DeviceError when the current device cannot run the plan's target."""
         cupy = require_device(plan)
+        if plan.is_oversized:
+            raise DeviceError(
+                f"{plan.name} needs {plan.smem_bytes} bytes of shared memory, which only its C "
+                "launcher can ask for: cupy knows no oversized mode"
+            )
         self.plan = plan
         self._function = cupy.RawModule(path=str(cubin)).get_function(plan.name)
         self._function.max_dynamic_shared_size_bytes = plan.smem_bytes
@@ -188,6 +220,7 @@ class Kernel:
         x = replace(x, workspace=x.workspace or self._own_workspace(grid.workspace_bytes))
         require_workspace(plan, x, grid)
         maps = [encode_map(row, x) if x.k else ZERO_MAP for row in plan.input_maps]
+        maps += [encode_scale_map(row, x) if x.k else ZERO_MAP for row in plan.scale_maps]
         if plan.map_d:
             maps.append(encode_map(plan.map_d, x) if stores_by_tma(plan, x) else ZERO_MAP)
         arguments = (*maps, problem_record(plan, x, grid))
@@ -223,13 +256,19 @@ def resident_clusters(plan: KernelPlan, function: Any) -> int:
 class SharedLibrary:
     """The C launcher of a kernel, built as a shared library and called through ctypes."""
 
-    def __init__(self, name: str, path: Path) -> None:
+    def __init__(
+        self, name: str, path: Path, *, scaled: bool = False, takes_alpha: bool = False
+    ) -> None:
+        """scaled and takes_alpha: the launch takes block scales, and a global one."""
         self._name = name
+        self._scaled, self._takes_alpha = scaled, takes_alpha
         self._library = ctypes.CDLL(str(path))
         self._launch: Callable[..., int] = self._symbol("launch", ctypes.c_int)
         wide = ctypes.c_int64
-        pointers = [ctypes.c_void_p] * 3
-        self._launch.argtypes = [*pointers, *[wide] * 6, ctypes.c_void_p, ctypes.c_void_p]  # type: ignore[attr-defined]
+        pointers = [ctypes.c_void_p] * (5 if scaled else 3)
+        alpha = [ctypes.c_float] * takes_alpha
+        types = [*pointers, *[wide] * 6, *alpha, ctypes.c_void_p, ctypes.c_void_p]
+        self._launch.argtypes = types  # type: ignore[attr-defined]
 
     def _symbol(self, suffix: str, result: Any) -> Any:
         function = getattr(self._library, f"{self._name}_{suffix}")
@@ -247,10 +286,11 @@ class SharedLibrary:
 
     def launch(self, x: Arguments, stream: int = 0) -> int:
         """Status of `<name>_launch`."""
+        scales = (x.sfa, x.sfb) if self._scaled else ()
+        alpha = (x.alpha,) if self._takes_alpha else ()
+        sizes = (x.m, x.n, x.k, x.lda, x.ldb, x.ldd)
         workspace = x.workspace or None
-        return self._launch(
-            x.a, x.b, x.d, x.m, x.n, x.k, x.lda, x.ldb, x.ldd, workspace, stream or None
-        )
+        return self._launch(x.a, x.b, *scales, x.d, *sizes, *alpha, workspace, stream or None)
 
     def status_string(self, status: int) -> str:
         """What a status means."""

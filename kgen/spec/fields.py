@@ -60,13 +60,22 @@ def _in_use(models: list[type[BaseModel]], value: Any) -> list[type[BaseModel]]:
     return [m for m in models if kind in _kinds_of(m)] or models
 
 
-# Keys that other targets, other tools or other units would suggest.
+# Keys that other targets, other tools or other units would suggest, for each family.
 _KNOWN_STRANGERS = {
-    "mma_k": "the K of one wgmma is fixed at 32 bytes (16 elements of f16 or bf16), so there is "
-    "no field; {value} bytes would be {elements} elements of f16, {value} elements would be "
-    "{bytes} bytes",
-    "collector": "a collector belongs to tcgen05; wgmma has none",
-    "tmem": "tensor memory belongs to tcgen05; wgmma accumulates in registers",
+    "wgmma": {
+        "mma_k": "the K of one wgmma is fixed at 32 bytes (16 elements of f16 or bf16), so there "
+        "is no field; {value} bytes would be {elements} elements of f16, {value} elements would be "
+        "{bytes} bytes",
+        "collector": "a collector belongs to tcgen05; wgmma has none",
+        "tmem": "tensor memory belongs to tcgen05; wgmma accumulates in registers",
+    },
+    "tcgen05": {
+        "mma_k": "write the K of one MMA in bytes, as mma.k_bytes; {value} bytes are {value} "
+        "elements of 8 bits and {bytes} of 4, {value} elements are {value} bytes of 8 bits and "
+        "{elements} of 4",
+        "consumers": "tcgen05 multiplies in one thread; there are no consumer warpgroups",
+        "smem_limit": "it is smem.limit here, with a unit",
+    },
 }
 
 
@@ -74,9 +83,10 @@ def unknown_key(data: Any, path: FieldPath, value: Any, model: type[BaseModel] =
     """What to say of a key that the schema `model` does not have at `path` of a file's data."""
     key = str(path[-1])
     parent = tuple(p for p in path[:-1] if isinstance(p, str))
-    if key in _KNOWN_STRANGERS:
+    strangers = _KNOWN_STRANGERS.get(_family_of(data), {})
+    if key in strangers:
         number = value if isinstance(value, int) else 0
-        text = _KNOWN_STRANGERS[key]
+        text = strangers[key]
         return "unknown key: " + text.format(value=value, elements=number // 2, bytes=number * 2)
     legal = legal_paths(data, model)
     other = max(_other_kinds(data, parent, key), key=lambda found: len(found[0]), default=None)
@@ -93,6 +103,13 @@ def unknown_key(data: Any, path: FieldPath, value: Any, model: type[BaseModel] =
         return f"unknown key, the nearest is {name}"
     siblings = [p[-1] for p in legal if p[:-1] == parent]
     return f"unknown key, known here: {', '.join(siblings) or 'none'}"
+
+
+def _family_of(data: Any) -> str:
+    """The MMA family of a file's schedule, by the first word of its kind."""
+    schedule = data.get("schedule") if isinstance(data, dict) else None
+    kind = schedule.get("kind") if isinstance(schedule, dict) else None
+    return str(kind).partition("_")[0]
 
 
 def _other_kinds(

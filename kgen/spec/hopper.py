@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, Strict
 
 from kgen.spec.base import L2, Model, Raster, Registers, Tile, Whole
-from kgen.spec.single_role import WgmmaSingle
+from kgen.spec.single_role import MmaSync, WgmmaSingle
 from kgen.spec.units import ByteSize
 
 
@@ -143,3 +143,6 @@ class WgmmaPersistent(Model):
 
 WgmmaSchedule = WgmmaWs | WgmmaSingle | WgmmaPersistent
 """The schedules that multiply with wgmma."""
+
+HopperSchedule = WgmmaSchedule | MmaSync
+"""Every schedule of Hopper."""

@@ -65,6 +65,11 @@ def parse_spec(text: str, shown: str = "<spec>") -> LoadedSpec:
     return _validate(tree, shown)
 
 
+def opening_line(path: Path) -> str:
+    """The first comment line of a spec file: what it is."""
+    return path.read_text("utf-8").split("\n", 1)[0].removeprefix("#").strip()
+
+
 def _validate(tree: Tree, label: str) -> LoadedSpec:
     try:
         spec = KernelSpec.model_validate(tree.data)

@@ -7,39 +7,49 @@ models are in a module per family.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar, get_args
 
 from pydantic import Field, Strict
 
 from kgen.arch import ARCHS
-from kgen.spec.base import Model
+from kgen.spec.base import Model, Whole
+from kgen.spec.blackwell import Tcgen05Ws, Tcgen05WsSplit
 from kgen.spec.hopper import WgmmaPersistent, WgmmaWs
 from kgen.spec.names import KernelName
 from kgen.spec.single_role import MmaSync, WgmmaSingle
 
-Target = Literal["sm_90a"]
-assert set(ARCHS) == {"sm_90a"}, "Target must list every architecture of arch.py"
+Target = Literal["sm_90a", "sm_100a", "sm_103a", "sm_107a"]
+assert set(get_args(Target)) == set(ARCHS), "Target must list every architecture of arch.py"
+
+OperandType = Literal["f16", "bf16", "tf32", "e4m3", "e5m2", "e2m1", "s8"]
 
 
 class OperandA(Model):
     """A of D[M,N] = A[M,K] @ B[N,K].T."""
 
-    dtype: Literal["f16", "bf16"] = Field(description="Element type.")
+    dtype: OperandType = Field(description="Element type.")
     major: Literal["k", "m"] = Field("k", description="Contiguous axis: k is [M,K], m is [K,M].")
 
 
 class OperandB(Model):
     """B of D[M,N] = A[M,K] @ B[N,K].T."""
 
-    dtype: Literal["f16", "bf16"] = Field(description="Element type.")
+    dtype: OperandType = Field(description="Element type.")
     major: Literal["k", "n"] = Field("k", description="Contiguous axis: k is [N,K], n is [K,N].")
 
 
 class OutputD(Model):
     """D, row-major [M,N]."""
 
-    dtype: Literal["f16", "bf16"] = Field(description="Element type.")
+    dtype: Literal["f16", "bf16", "f32", "s32"] = Field(description="Element type.")
     major: Literal["n"] = Field("n", description="Contiguous axis.")
+
+
+class BlockScaling(Model):
+    """One scale for every `block` consecutive elements of K, of A and of B."""
+
+    dtype: Literal["ue8m0", "ue4m3"] = Field(description="Type of a scale.")
+    block: Annotated[Literal[16, 32], Whole] = Field(description="Elements of K per scale.")
 
 
 class Gemm(Model):
@@ -48,10 +58,19 @@ class Gemm(Model):
     a: OperandA
     b: OperandB
     d: OutputD
-    accumulator: Literal["f32", "f16"] = Field(description="Type that the tensor cores add up in.")
+    accumulator: Literal["f32", "f16", "s32"] = Field(
+        description="Type that the tensor cores add up in."
+    )
+    block_scale: BlockScaling | None = Field(None, description="Scales of A and B along K.")
+    global_scale: bool = Field(
+        False, description="The launch takes one more factor of D: both global scales multiplied."
+    )
 
 
-Schedule = Annotated[WgmmaWs | WgmmaPersistent | WgmmaSingle | MmaSync, Field(discriminator="kind")]
+Schedule = Annotated[
+    WgmmaWs | WgmmaPersistent | WgmmaSingle | MmaSync | Tcgen05Ws | Tcgen05WsSplit,
+    Field(discriminator="kind"),
+]
 """The schedules, told apart by `kind`."""
 
 Kind = TypeVar("Kind", bound=Model)

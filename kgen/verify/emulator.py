@@ -27,10 +27,11 @@ from kgen.emu.launch import (
     Struct,
 )
 from kgen.emu.tensormap import TensorMap
+from kgen.errors import DeviceError
 from kgen.plan import KernelPlan
 from kgen.plan import TensorMap as MapRow
 from kgen.run.arguments import Arguments, problem_values, stores_by_tma
-from kgen.run.grid import Grid, grid_of
+from kgen.run.grid import Grid, ceil_div, grid_of
 from kgen.verify.numbers import from_float32, number_format, to_float32
 from kgen.verify.problem import leading_dimension, tile_of
 from kgen.verify.shapes import Shape, emulator_shapes
@@ -38,7 +39,6 @@ from kgen.verify.shapes import Shape, emulator_shapes
 EXACT_SUM = 2048  # of an f16 accumulator, the narrowest
 GUARD_BYTES = 4096
 ALIGNED = 1 << 20  # a stand-in address; the emulator places the arrays itself
-RESIDENT = 2  # clusters that the emulated device holds: few, so that each has several tiles
 LEAST_SAVING = 1  # K tiles: cut tiles wherever that is possible at all
 NO_MAP = Raw("00" * 128)  # the parameter of a map that the launchers leave zero
 _SCALARS = {"i4": "s32", "i8": "s64", "u8": "u64"}
@@ -60,6 +60,16 @@ class EmulatedCase:
         return self.report.verdict == "clean" and not self.wrong and self.report.outputs_agree
 
 
+def require_covered(plan: KernelPlan) -> None:
+    """Raises DeviceError for a kernel whose instructions the emulator does not know."""
+    family = plan.budget.arch.family
+    if family != "wgmma":
+        raise DeviceError(
+            f"{plan.name}: the emulator does not cover {family} yet; kgen build and kgen explain "
+            f"need no {plan.devices}"
+        )
+
+
 def shapes_of(plan: KernelPlan) -> tuple[Shape, ...]:
     """The emulator's shapes of a plan that launch something.
 
@@ -75,6 +85,9 @@ def launch_of(
     """The launch that the plan's launchers would make, as the emulator describes launches.
 
     registers  per thread, as ptxas reports them; they bound what setmaxnreg can deal out
+
+    The emulated device holds one cluster less than there are cluster tiles, at least two, so that
+    some cluster has a second turn or tiles are cut.
     """
     x = Arguments(
         ALIGNED, ALIGNED, ALIGNED, shape.m, shape.n, shape.k, shape.lda, shape.ldb, shape.ldd
@@ -87,7 +100,9 @@ def launch_of(
     for row in plan.maps:
         used = stores_by_tma(plan, x) if row.operand == "d" else x.k > 0
         maps.append(_tensor_map(plan, row, shape) if used else NO_MAP)
-    grid = grid_of(plan, x.m, x.n, x.k, RESIDENT, LEAST_SAVING)
+    tile = plan.cluster_tile
+    resident = max(2, ceil_div(x.m, tile[0]) * ceil_div(x.n, tile[1]) - 1)
+    grid = grid_of(plan, x.m, x.n, x.k, resident, LEAST_SAVING)
     if grid.workspace_bytes:
         arrays.append(_workspace(grid))
     return Launch(
@@ -99,6 +114,7 @@ def launch_of(
         dynamic_shared_bytes=plan.smem_bytes,
         cluster=(plan.cluster[0] * plan.cluster[1], 1, 1),
         registers=registers,
+        overlaps_previous=plan.pdl,
     )
 
 

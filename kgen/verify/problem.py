@@ -34,9 +34,11 @@ def tile_of(plan: KernelPlan) -> Tile:
         stages=plan.stages,
         operand_bytes=plan.map_a.dtype.bytes,
         output_bytes=plan.d_type.bytes,
-        cluster_m=plan.cluster[0],
-        cluster_n=plan.cluster[1],
+        cluster_m=plan.cluster_tile[0] // plan.tile[0],
+        cluster_n=plan.cluster_tile[1] // plan.tile[1],
         resident=plan.resident is not None,
+        cuts=plan.resident is not None and plan.resident.least_saving is not None,
+        store_steps=plan.constant("kPanels") if getattr(plan, "deferred", False) else 1,
     )
 
 

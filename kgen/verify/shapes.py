@@ -30,6 +30,8 @@ class Tile:
     cluster_m: int = 1
     cluster_n: int = 1
     resident: bool = False  # a resident grid: a CTA takes several tiles
+    cuts: bool = False  # a tile may be shared by two clusters
+    store_steps: int = 1  # K tiles of the next tile over which a finished one is stored
 
     @property
     def k_step(self) -> int:
@@ -187,21 +189,33 @@ def derived_shapes(tile: Tile, sm_count: int) -> tuple[Shape, ...]:
     return _unique(found)
 
 
-def _several_turns(tile: Tile) -> Iterator[Shape]:
+def several_turns(tile: Tile) -> Iterator[Shape]:
     """Three cluster tiles for two resident clusters: a second turn for one of them, or a cut."""
     m, n = 2 * tile.cluster_m * tile.m + 1, tile.cluster_n * tile.n - tile.n_step
+    long = max(5, 2 * tile.store_steps - 1) * tile.k  # of a cut tile, the last part is half of it
     words = "three cluster tiles for two clusters"
-    yield shape(tile, m, n, 5 * tile.k, f"{words}: a second turn")
+    yield shape(tile, m, n, long, f"{words}: a second turn")
     yield shape(tile, m, n, tile.k, f"{words}, one K tile each: turns shorter than the ring")
-    odd = shape(tile, m, n + 1, 5 * tile.k, f"{words}; ldd is odd")
-    yield replace(odd, ldd=odd.n)
+    m, n = tile.cluster_m * tile.m - 1, 3 * tile.cluster_n * tile.n - 7
+    for k in (long, tile.k) if tile.store_steps > 1 else (long,):
+        odd = shape(tile, m, n, k, f"{words}, each with an odd last row; ldd is odd")
+        yield replace(odd, ldd=odd.n)
+    few = shape(
+        tile, 9, tile.n + 1, tile.k, "an odd number of rows, fewer than a warp's; ldd is odd"
+    )
+    yield replace(few, ldd=few.n)
+    if tile.cuts:
+        tall = 5 * tile.cluster_m * tile.m + 1
+        yield shape(tile, tall, tile.n_step, 3 * tile.k, "six cluster tiles, cut for five clusters")
 
 
 def emulator_shapes(tile: Tile) -> tuple[Shape, ...]:
     """The same mistakes in a few tiles: at most four, and K of at most three rings and a tile."""
     _checked(tile)
     k = tile.k + tile.k_step
-    tall = shape(tile, tile.m + 1, 9, k, "two tiles down, the last row alone; ldd is odd")
+    # The rows end inside the second slab of a consumer, the columns inside the last panel.
+    m, n = tile.m + tile.m // 4 + 1, max(1, tile.n - 7)
+    tall = shape(tile, m, n, k, "two tiles down, the second one cut; ldd is odd")
     wide = shape(tile, tile.m, tile.n + 1, k, "two tiles, the last column alone; ldd is odd")
     four = shape(tile, tile.m + 1, tile.n + tile.n_step, k, "four tiles, three of them cut")
     found = [
@@ -223,6 +237,6 @@ def emulator_shapes(tile: Tile) -> tuple[Shape, ...]:
             "three rings and a tile: every phase wraps twice, also of a stage released late",
         ),
         *_layouts(tile, k),
-        *(_several_turns(tile) if tile.resident else ()),
+        *(several_turns(tile) if tile.resident else ()),
     ]
     return _unique(found)

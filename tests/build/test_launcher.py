@@ -25,7 +25,7 @@ from kgen.render import render
 from kgen.run import Arguments, SharedLibrary, status_of
 from kgen.spec import load_spec, parse_spec
 
-SPECS = sorted(p for p in data_folder("specs").rglob("*.yaml") if ".sweep" not in p.suffixes)
+SPECS = sorted((data_folder("specs") / "hopper").glob("*.yaml"))  # others: test_tcgen05_launcher
 
 # Both operands transposed, so that the other extents are held against the leading dimensions.
 TRANSPOSED = """\

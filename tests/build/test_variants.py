@@ -8,10 +8,10 @@ from variants import VARIANTS, variant
 from kgen.api import build, load_spec, lower
 from kgen.paths import data_folder
 from kgen.plan import KernelPlan
-from kgen.spec.hopper import WgmmaWs
+from kgen.spec.hopper import WgmmaPersistent, WgmmaWs
 from kgen.spec.single_role import MmaSync
 
-SPECS = sorted(p for p in data_folder("specs").rglob("*.yaml") if ".sweep" not in p.suffixes)
+SPECS = sorted((data_folder("specs") / "hopper").rglob("*.yaml"))  # others: test_tcgen05
 
 
 def _registers_match_the_budget(plan: KernelPlan) -> None:
@@ -23,8 +23,15 @@ def _registers_match_the_budget(plan: KernelPlan) -> None:
     schedule = plan.budget.spec.schedule
     if isinstance(schedule, MmaSync):  # ptxas may load fragments early
         assert -10 <= kernel.registers - estimate <= 40, (kernel.registers, estimate)
-    elif not isinstance(schedule, WgmmaWs) or schedule.producer == "warp":
+    elif not _ptxas_may_take_more(schedule):
         assert abs(kernel.registers - estimate) <= 24, (kernel.registers, estimate)
+
+
+def _ptxas_may_take_more(schedule: object) -> bool:
+    """With setmaxnreg it reports the launch cap; where tiles are cut it loads parts early."""
+    if isinstance(schedule, WgmmaPersistent) and schedule.scheduler == "wrap":
+        return True
+    return isinstance(schedule, WgmmaWs | WgmmaPersistent) and schedule.producer == "warpgroup"
 
 
 @pytest.mark.parametrize("name", VARIANTS)

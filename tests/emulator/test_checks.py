@@ -224,3 +224,18 @@ def test_store_between_rows():
         report = emulate(mini.PTX, changed, ("early",))
         assert kinds <= {f.kind for f in report.findings}
         assert ("global-padding" in {f.kind for f in report.findings}) == bool(kinds)
+
+
+def test_a_slow_warp_need_not_free_the_stage_itself():
+    """Three of the four warps of a warpgroup free the stage. The fourth sleeps between its wgmma
+    and its commit while the stage is loaded again: its share of the products was read before that.
+    """
+    slow = "    setp.eq.u32 %p9, %r2, 3;\n" + 60 * "    @%p9 nanosleep.u32 20;\n"
+    commit = "    wgmma.commit_group.sync.aligned;\n"
+    text = mini.broken(
+        ("[%r3+20496], 4;", "[%r3+20496], 3;"),
+        ("[%r3+20504], 4;", "[%r3+20504], 3;"),
+        ("    @%p5 bra RELEASED;", "    setp.eq.or.u32 %p5, %r2, 3, %p5;\n    @%p5 bra RELEASED;"),
+        (commit, slow + commit),
+    )
+    assert mini.kinds(text, *ALL, k=768) == set()

@@ -22,6 +22,8 @@ from kgen.verify.shapes import shape
 
 SPECS = sorted(p for p in data_folder("specs").rglob("*.yaml") if ".sweep" not in p.suffixes)
 
+SEVERAL_TURNS = "three cluster tiles"  # of a resident grid
+
 
 def ptx_of(plan: KernelPlan) -> str:
     return build(plan, emit="ptx", line_info=True).data.decode()
@@ -46,6 +48,7 @@ def test_variants_are_clean_and_exact(name: str) -> None:
     shapes = [
         shape(tile, tile.m + 1, tile.n + 1, tile.k + 8, "cut in every direction"),
         shape(tile, tile.m, tile.n, min(2 * ring + 8, 1000), "two rings and a tail"),
+        *(s for s in shapes_of(plan) if s.why.startswith(SEVERAL_TURNS)),
     ]
     registers = build(plan).resources[0].registers
     cases, _ = verify_in_emulator(plan, ptx_of(plan), shapes, ("early", "random:1"), registers)
@@ -113,6 +116,61 @@ def test_planted_faults_are_found_and_placed(fault: str) -> None:
     assert found, [f.kind for f in report.findings]
     if kind not in ("deadlock", "mbarrier-bytes"):  # the state of a barrier has no line
         assert any("hopper_v6.cu:" in f.line for f in found), [str(f) for f in found]
+
+
+LADDER_FAULTS = {
+    # rung, a line of its source, its replacement, and what must be found
+    "fragments before the bytes have landed": (
+        "v0",
+        "        ptx::mbarrier_wait(&smem.full[stage], phase);\n",
+        "",
+        "race",
+    ),
+    "a refill before every warp has read": (
+        "v0",
+        "        __syncthreads();\n        if (threadIdx.x == 0 && k_tile",
+        "        if (threadIdx.x == 0 && k_tile",
+        "race",
+    ),
+    "a refill while wgmma reads": ("v2", "ptx::wgmma_wait<0>();", ";", "race"),
+    "one slab too far": (
+        "v1",
+        "ptx::wgmma(acc[1], a + 512, b)",
+        "ptx::wgmma(acc[1], a + 1024, b)",
+        "never-read",
+    ),
+    "the phase never flips": ("v1", "        phase ^= 1;\n", "", "race"),
+    "the stage of the wrong K tile released": (
+        "v4",
+        "ptx::mbarrier_arrive(&smem.empty[previous]);",
+        "ptx::mbarrier_arrive(&smem.empty[stage]);",
+        "deadlock",
+    ),
+    "a stage released too early": ("v4", "ptx::wgmma_wait<1>();", "ptx::wgmma_wait<2>();", "race"),
+    "an accumulator read before the last wait": (
+        "v5",
+        "    ptx::wgmma_wait<0>();\n",
+        "",
+        "accumulator-in-flight",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", LADDER_FAULTS)
+def test_faults_of_the_ladder_are_found(fault: str) -> None:
+    rung, old, new, kind = LADDER_FAULTS[fault]
+    plan = lower(load_spec(data_folder("specs") / "hopper" / f"{rung}.yaml"))
+    source = render(plan).source
+    assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times in the source"
+    artifact = compile_source(
+        source.replace(old, new), name=plan.name, target=plan.target, emit="ptx", line_info=True
+    )
+    tile = tile_of(plan)
+    size = shape(tile, tile.m, tile.n, 5 * tile.k, "more than every ring holds")
+    schedules = ("early", "latestore")
+    report = emulate(artifact.data.decode(), launch_of(plan, size), schedules)
+    assert report.verdict == "error"
+    assert kind in {f.kind for f in report.findings}, [str(f) for f in report.findings]
 
 
 def test_a_launch_description_survives_its_text(tmp_path: Path) -> None:

@@ -32,9 +32,10 @@ block: [384, 1, 1]
 cluster: [2, 1, 1]
 dynamic_shared_bytes: 230400
 registers: 168
+overlaps_previous: true
 arrays:
   A: {dtype: f16, shape: [256, 64], row_stride: 72, fill: {integers: {lo: -4, hi: 4, seed: 1}}, guard_bytes: 256, role: in}
-  bias: {dtype: f32, shape: [128], fill: {constant: 0.5}}
+  bias: {dtype: f32, shape: [128], fill: {constant: 0.5}, constant: true}
   D: {dtype: bf16, shape: [256, 128], fill: poison, role: out}
 arguments:
   - tensor_map: {dtype: f16, array: A, dims: [64, 256], strides: [144], box: [64, 64], swizzle: 128}
@@ -52,9 +53,10 @@ LAUNCH = Launch(
     cluster=(2, 1, 1),
     dynamic_shared_bytes=230400,
     registers=168,
+    overlaps_previous=True,
     arrays=(
         Array("A", "f16", (256, 64), Integers(-4, 4, 1), 72, 256, "in"),
-        Array("bias", "f32", (128,), Constant(0.5)),
+        Array("bias", "f32", (128,), Constant(0.5), constant=True),
         Array("D", "bf16", (256, 128), Poison(), role="out"),
     ),
     arguments=(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from emulator import mini
+from emulator import mini, one_kernel
 from kgen.emu.api import load_program
 from kgen.emu.mutation import Case, Mutant, apply, measure, mutants, summary
 from kgen.emu.ptx import Imm
@@ -29,6 +29,34 @@ def test_mutants_cover_every_synchronising_instruction(program):
     assert any("count 4 -> 5" in m.name for m in found)
     assert any(m.name.startswith("skip mbarrier.try_wait") for m in found)
     assert any("no flip" in m.name for m in found)
+
+
+def test_mutants_of_clusters_and_overlapped_launches():
+    """Each bit of a multicast mask; one store of an unrolled loop stands for all."""
+    body = """
+    griddepcontrol.wait;
+    setmaxnreg.dec.sync.aligned.u32 40;
+    mov.b64 %rd5, map;
+    cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%rd5, {%r2}], [%r3], %h1;
+    st.global.u64 [%rd0], %rd1;
+    st.global.u64 [%rd0+8], %rd1;
+    st.release.gpu.global.u64 [%rd0], %rd1;
+    barrier.cluster.arrive.aligned;
+    mbarrier.arrive.shared::cluster.b64 _, [%r1];
+"""  # noqa: E501 - one instruction, one line
+    text = one_kernel.text(body, ".param .align 64 .b8 map[128]")
+    names = [m.name.split(".")[0] for m in mutants(load_program(text).kernel)]
+    assert names == [
+        "delete griddepcontrol",
+        "delete setmaxnreg",
+        "delete cp",
+        "only to CTA 0: cp",
+        "only to CTA 1: cp",
+        "delete st",
+        "delete st",
+        "delete barrier",
+        "delete mbarrier",
+    ]
 
 
 def test_edit_changes_one_instruction_only(program):

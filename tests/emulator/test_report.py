@@ -45,6 +45,28 @@ def test_code_that_no_case_reaches_is_named():
     assert reached.verdict == "clean"
 
 
+def test_the_long_way_of_a_64_bit_division_is_exempt():
+    """Compilers divide in 32 bits where the operands fit, and keep a block for the rest."""
+    body = """
+    mov.u64 %rd5, 1000;
+    shr.u64 %rd6, %rd5, 32;
+    setp.eq.u64 %p1, %rd6, 0;
+    @%p1 bra SHORT;
+    rem.u64 %rd7, %rd5, 7;
+    bra JOIN;
+SHORT:
+    cvt.u32.u64 %r1, %rd5;
+    rem.u32 %r2, %r1, 7;
+    cvt.u64.u32 %rd7, %r2;
+JOIN:
+    st.global.u64 [%rd0], %rd7;
+"""
+    report = one_kernel.report(body)
+    assert report.outputs["out"].tolist() == [6] * 32 and not report.coverage.missing
+    more = one_kernel.report(body.replace("    rem.u64", "    add.u64 %rd5, %rd5, 1;\n    rem.u64"))
+    assert len(more.coverage.missing) == 3
+
+
 def test_code_that_only_leads_to_a_trap_is_exempt():
     body = "    setp.ne.u32 %p1, %r0, 99;\n    @%p1 bra END;\n    add.u32 %r1, %r0, 1;\n    trap;\nEND:\n"  # noqa: E501
     assert judge([one_kernel.report(body)]).verdict == "clean"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
+from variants import variant
 
-from kgen.plan import KernelPlan
+from kgen.plan import KernelPlan, lower
 from kgen.render import Rendered, render
 
 A_M = {"a: {dtype: f16, major: k}": "a: {dtype: f16, major: m}"}
@@ -27,12 +29,30 @@ VARIANTS: dict[str, dict[str, str]] = {
     "no_promotion": {"promotion_bytes: 128": "promotion_bytes: 0"},
     "one_consumer": {"m: 256": "m: 64", "consumers: 4": "consumers: 1"},
 }
+# Of tests/variants.py: the other schedules, and the fields that V6 has no use for.
+OTHERS = (
+    "two_slabs",
+    "two_slabs_take_turns",
+    "direct_f16_accumulation",
+    "direct_bf16_m_major",
+    "direct_n_104_warpgroup",
+    "single_one_stage",
+    "single_two_consumers_f16_accumulation",
+    "single_swizzle_32",
+    "sync_one_stage_bf16",
+    "sync_f16_accumulation",
+    "sync_four_panels_swizzle_32",
+)
 STANDARD = {"atomic", "cstddef", "cstdint", "stddef.h", "stdint.h"}
 TOOLKIT = {"cuda.h", "cuda_runtime.h"}
 
 
-@pytest.fixture(params=VARIANTS)
+@pytest.fixture(params=[*VARIANTS, *OTHERS])
 def rendered(request, plan_of: Callable[..., KernelPlan]) -> Rendered:
+    if request.param in OTHERS:
+        loaded = variant(request.param)
+        renamed = loaded.spec.model_copy(update={"name": "sample"})
+        return render(lower(replace(loaded, spec=renamed, label="sample.yaml")))
     return render(plan_of(VARIANTS[request.param]))
 
 
@@ -81,7 +101,7 @@ def test_nothing_is_left_of_the_templates(rendered, code):
 
 def test_every_constant_is_used(code):
     constants = re.findall(r"^constexpr .*?\b(k[A-Z]\w*) =", code, re.M)
-    assert len(constants) == len(set(constants)) >= 20
+    assert len(constants) == len(set(constants)) >= 15
     for name in constants:
         assert len(re.findall(rf"\b{name}\b", code)) > 1, f"{name} is never used"
 
@@ -94,7 +114,7 @@ def test_every_constant_that_is_used_is_defined(code):
 
 def test_every_ptx_wrapper_is_used_and_defined_before_its_use(code):
     wrappers = re.findall(r"__forceinline__ \w+ (\w+)\(", code.partition("struct Tile")[0])
-    assert len(wrappers) == len(set(wrappers)) > 10
+    assert len(wrappers) == len(set(wrappers)) > 7
     for name in wrappers:
         uses = [m.start() for m in re.finditer(rf"\b{name}\b", code)]
         assert len(uses) > 1, f"ptx::{name} is never used"
@@ -124,13 +144,19 @@ def test_there_is_one_shared_memory_block_and_launch_bounds_have_a_minimum(code)
 
 
 def test_accumulators_are_tied_to_the_last_wait(code):
-    body = code.partition("void consume(")[2]
+    if "wgmma" not in code:
+        return  # mma.sync answers in registers
+    body = re.split(r"void (?:consume|compute)\(", code)[1]
     last_wait = body.rindex("ptx::wgmma_wait<0>();")
     after = body[last_wait:].split(";")
-    ties = [i for i, part in enumerate(after) if "ptx::wgmma_tie(acc)" in part]
-    reads = [i for i, part in enumerate(after) if re.search(r"acc\[|slab\(.*\bacc\b", part)]
+    ties = [i for i, part in enumerate(after) if "ptx::wgmma_tie(acc" in part]
+    reads = [
+        i
+        for i, part in enumerate(after)
+        if i not in ties and re.search(r"acc\[|(?:slab|rows)\(.*\bacc\b", part)
+    ]
     assert ties
-    assert min(ties) < min(reads or [99])
+    assert max(ties) < min(reads)
 
 
 def test_evidence_is_one_marked_block_in_the_header(rendered):

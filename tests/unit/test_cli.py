@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kgen.bench.tables import BEGIN, END, LADDER_BEGIN, LADDER_END
 from kgen.cli.main import main
 
 V6_SPEC = Path(__file__).resolve().parents[2] / "specs" / "hopper" / "v6.yaml"
@@ -259,3 +260,15 @@ def test_a_closed_pipe_is_no_traceback():
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
+
+
+def test_results_write_the_tables_and_the_chart(kgen, project, tmp_path):
+    (tmp_path / "results").mkdir()
+    readme = tmp_path / "README.md"
+    readme.write_text(f"{LADDER_BEGIN}\n{LADDER_END}\n{BEGIN}\n{END}\n")
+    code, out, err = kgen("results", "results", "--update", readme, "--chart", "c.svg")
+    assert (code, out) == (0, "")
+    assert err == f"{readme}: rewritten\nc.svg: written\n"
+    assert (tmp_path / "c.svg").read_text().startswith("<svg ")
+    assert "what it adds" in readme.read_text()
+    assert kgen("results", "results", "--chart", "no/c.svg")[0] == 2

@@ -12,7 +12,8 @@ PACKAGE = Path(__file__).resolve().parents[2] / "kgen"
 # A layer may import those above it in this list, and its own modules.
 ORDER = [
     {"errors", "_version"},
-    {"arch", "dtypes", "files", "minifloat", "paths"},
+    {"arch", "blockscale", "dtypes", "files", "minifloat", "paths", "scales"},
+    {"tcgen05"},
     {"spec"},
     {"budget"},
     {"plan"},
@@ -26,8 +27,6 @@ ORDER = [
     {
         "check",
         "explain",
-        "explain_persistent",
-        "explain_single",
         "shipped",
         "api",
         "doctor",
@@ -37,11 +36,7 @@ ORDER = [
 ]
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 # The last row may import each other only where named; each of these stays on its own otherwise.
-NEIGHBOURS = {
-    ("doctor", "api"),
-    ("explain", "explain_persistent"),
-    ("explain", "explain_single"),
-}
+NEIGHBOURS = {("doctor", "api")}
 # These run on a laptop: no GPU library, no torch, no compiler.
 LIGHT = {name for name, rank in RANK.items() if rank <= RANK["render"]} | {"emu"}
 HEAVY = {"cupy", "torch", "cuda", "nvidia", "pynvml"}

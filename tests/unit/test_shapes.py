@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -137,3 +139,21 @@ def test_impossible_tiles_are_refused(tile: Tile) -> None:
     for derive in (lambda: derived_shapes(tile, 132), lambda: emulator_shapes(tile)):
         with pytest.raises(VerifyError, match="no shapes for"):
             derive()
+
+
+def test_resident_grids_get_second_turns_short_turns_and_cut_tiles():
+    """Turns long enough for a store spread over the next tile's K tiles, and shorter ones."""
+    plain = Tile(128, 256, 64, 3, cluster_m=2)
+    assert not any("cluster tiles" in s.why for s in emulator_shapes(plain))
+    resident = replace(plain, resident=True)
+    turns = [s for s in emulator_shapes(resident) if "cluster tiles" in s.why]
+    assert [(s.m, s.n, s.k) for s in turns] == [(513, 248, 320), (513, 248, 64), (255, 761, 320)]
+    spread = replace(resident, store_steps=8, cuts=True)
+    turns = [s for s in emulator_shapes(spread) if "cluster tiles" in s.why]
+    assert [(s.m, s.n, s.k, s.ldd) for s in turns] == [
+        (513, 248, 960, 248),
+        (513, 248, 64, 248),
+        (255, 761, 960, 761),
+        (255, 761, 64, 761),
+        (1281, 8, 192, 8),
+    ]

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from blackwell import VARIANTS, variant
 from jinja2 import Environment, nodes
 
 from kgen.check import find_specs
@@ -162,6 +163,9 @@ def test_every_wrapper_is_used_by_some_spec(plan_of, f32):
     used: set[str] = set()
     for plan in plans:
         source = render(plan).source
+        used |= set(re.findall(r"__forceinline__ \w+ (\w+)\(", source))
+    for name in VARIANTS:
+        source = render(lower(variant(name))).source
         used |= set(re.findall(r"__forceinline__ \w+ (\w+)\(", source))
     library = {n for n in _wrapper_library() if n != "registers"}
     assert library <= used

@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from kgen import explain_persistent, explain_single
 from kgen.budget import Budget
 from kgen.budget.ring import a_stage, b_stage, stages_of
+from kgen.budget.tcgen05 import Tcgen05Budget
+from kgen.explain import persistent, single_role, tcgen05
 from kgen.plan import KernelPlan
 from kgen.spec.base import Raster
 from kgen.spec.hopper import TmaTurns, WgmmaPersistent, WgmmaWs
-from kgen.spec.rules.wgmma import MMA_K, SLAB_M, consumer_m
+from kgen.spec.rules.wgmma import SLAB_M, consumer_m, mma_k
 from kgen.spec.single_role import SingleRole
 
 
 def data(plan: KernelPlan, digest: str) -> dict[str, Any]:
     """Everything that `text` shows, ready for JSON."""
     b = plan.budget
+    more = tcgen05.data(b) if isinstance(b, Tcgen05Budget) else {}
     return {
         "name": plan.name,
         "target": plan.target,
@@ -42,15 +44,17 @@ def data(plan: KernelPlan, digest: str) -> dict[str, Any]:
         "ring_bytes": b.smem["A ring"] + b.smem["B ring"],
         "operand_bytes_per_flop": b.operand_bytes_per_flop,
         "waves": [asdict_wave(plan, m, n) for m, n, _ in b.spec.verify.shapes],
+        **more,
     }
 
 
 def asdict_wave(plan: KernelPlan, m: int, n: int) -> dict[str, Any]:
     """Tiles of an M x N output and how evenly they fill the SMs of the largest device."""
-    tiles = -(-m // plan.tile[0]) * -(-n // plan.tile[1])
-    sms = plan.budget.arch.sm_count
-    waves = tiles / sms
-    full = -(-tiles // sms)
+    tile_m, tile_n = plan.cluster_tile
+    tiles = -(-m // tile_m) * -(-n // tile_n)
+    clusters = plan.budget.arch.sm_count // (plan.cluster[0] * plan.cluster[1])
+    waves = tiles / clusters
+    full = -(-tiles // clusters)
     return {"m": m, "n": n, "tiles": tiles, "waves": waves, "fill": waves / full if full else 0.0}
 
 
@@ -75,12 +79,17 @@ def text(plan: KernelPlan, digest: str) -> str:
         "TMA boxes (elements, innermost first)",
         *_indent(_box_rows(b, plan)),
         "",
+        *_family_rows(b),
         "grid",
         *_indent(_grid_rows(plan)),
         "",
         *picture(b),
     ]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _family_rows(b: Budget) -> list[str]:
+    return [*tcgen05.rows(b), ""] if isinstance(b, Tcgen05Budget) else []
 
 
 def _indent(rows: Any) -> list[str]:
@@ -111,14 +120,20 @@ def _barrier_rows(b: Budget) -> list[str]:
 
 
 def _box_rows(b: Budget, plan: KernelPlan) -> list[str]:
-    rows = [f"{'':<3}{'box':<16}{'bytes':>7}{'swizzle':>9}   {'count':<14}stride rule"]
-    for x, map_ in zip(b.boxes, plan.maps, strict=True):
+    wide = max(len(x.operand) for x in b.boxes) + 2
+    rows = [f"{'':<{wide}}{'box':<16}{'bytes':>7}{'swizzle':>9}   {'count':<14}stride rule"]
+    maps = {m.operand: m for m in plan.maps}
+    for x in b.boxes:
         box = f"{x.inner_axis} {x.inner} x {x.outer_axis} {x.outer}"
-        rule = f"{map_.ld} a multiple of {16 // x.element_bytes}"
+        rule = "blocks of 512 bytes, no stride"
+        if x.operand in maps:
+            map_ = maps[x.operand]
+            rule = f"{map_.ld} a multiple of {map_.multiple}"
         if x.operand == "d":
-            rule += ", else the consumers store"
+            storer = b.roles[0].name
+            rule += f", else the {storer}{'s store' if storer == 'consumer' else ' stores'}"
         rows.append(
-            f"{x.operand.upper():<3}{box:<16}{x.bytes:>7}{x.swizzle_bytes:>9}   "
+            f"{x.operand.upper():<{wide}}{box:<16}{x.bytes:>7}{x.swizzle_bytes:>9}   "
             f"{x.per_tile:<14}{rule}"
         )
     return rows
@@ -127,11 +142,16 @@ def _box_rows(b: Budget, plan: KernelPlan) -> list[str]:
 def _grid_rows(plan: KernelPlan) -> list[str]:
     s = plan.budget.spec.schedule
     if isinstance(s, WgmmaPersistent):
-        return explain_persistent.grid_rows(plan)
-    rows = [
-        f"one CTA per tile, grid.x = ceil(M / {plan.tile[0]}) x ceil(N / {plan.tile[1]}); "
-        f"cluster 1; {_raster(s.raster)}"
-    ]
+        return persistent.grid_rows(plan)
+    m, n = plan.cluster_tile
+    grid = f"ceil(M / {m}) x ceil(N / {n})"
+    rows = [f"one CTA per tile, grid.x = {grid}; cluster 1; {_raster(s.raster)}"]
+    if plan.resident:
+        size = " x ".join(map(str, plan.cluster))
+        rows = [
+            f"as many clusters of {size} CTAs as the device holds, each takes every n-th of",
+            f"{grid} cluster tiles; {_raster(s.raster)}",
+        ]
     for m, n, _ in plan.budget.spec.verify.shapes:
         w = asdict_wave(plan, m, n)
         rows.append(
@@ -149,10 +169,12 @@ def _raster(raster: Raster) -> str:
 
 def picture(b: Budget) -> list[str]:
     """Roles and ring, drawn from the budget."""
+    if isinstance(b, Tcgen05Budget):
+        return tcgen05.picture(b)
     if isinstance(b.spec.schedule, SingleRole):
-        return explain_single.picture(b)
+        return single_role.picture(b)
     if isinstance(b.spec.schedule, WgmmaPersistent):
-        return explain_persistent.picture(b)
+        return persistent.picture(b)
     return _specialised(b)
 
 
@@ -171,15 +193,16 @@ def _specialised(b: Budget) -> list[str]:
         f"       ^ producer      | full: {b.stage_bytes} bytes landed       "
         f"^ empty: {s.consumers} arrivals",
         f"       | ({producer} warp{'s' if producer > 1 else ''}){'':<11}v{'':<35}|",
-        f"  {names} --wgmma m64n{s.tile.n}k16 x{len(_mmas(s))}--> registers, "
+        f"  {names} --wgmma m64n{s.tile.n}k16 x{len(_mmas(b))}--> registers, "
         f"release: {s.release} stage",
         *_epilogue(b, s),
     ]
 
 
-def _mmas(s: WgmmaWs) -> range:
+def _mmas(b: Budget) -> range:
     """The wgmmas of one K tile and consumer."""
-    return range(s.tile.k // MMA_K * (consumer_m(s) // SLAB_M))
+    s = b.spec.schedule_as(WgmmaWs)
+    return range(s.tile.k // mma_k(b.spec) * (consumer_m(s) // SLAB_M))
 
 
 def _epilogue(b: Budget, s: WgmmaWs) -> list[str]:
