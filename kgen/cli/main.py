@@ -24,6 +24,7 @@ from kgen.cli import (
     build_commands,
     device_commands,
     emulator_commands,
+    ship_commands,
     spec_commands,
     sweep_commands,
 )
@@ -49,6 +50,7 @@ for _module in (
     device_commands,
     emulator_commands,
     sweep_commands,
+    ship_commands,
 ):
     _module.register(app)
 
