@@ -54,6 +54,7 @@ def cluster(m: int, n: int) -> dict[str, str]:
     """The change to clusters of m x n CTAs."""
     return {"cluster: {m: 2, n: 1}": f"cluster: {{m: {m}, n: {n}}}"}
 
+
 AT_ONCE = {"deferred: true": "deferred: false"}
 WHOLE = {"scheduler: wrap": "scheduler: round_robin"}
 
@@ -62,7 +63,11 @@ ON_DEVICE: dict[str, dict[str, str]] = {
     "a3_deferred": WHOLE,
     "a3_at_once": {**WHOLE, **AT_ONCE, "store_buffers: 4": "store_buffers: 3"},
     "a6_four_ctas": {**cluster(4, 1), "clusters: auto": "clusters: 20"},
-    "a6_no_producer": {**NO_PRODUCER, "n: 256, k": "n: 192, k", "release: same": "release: previous"},
+    "a6_no_producer": {
+        **NO_PRODUCER,
+        "n: 256, k": "n: 192, k",
+        "release: same": "release: previous",
+    },
     "i3_overlaps": {**WHOLE, "pdl: false": "pdl: true"},
 }
 """Kernels of the GPU tests in tests/gpu/test_persistent.py, beside the shipped ones."""

@@ -106,7 +106,12 @@ def problems(plan: WgmmaPersistentPlan) -> list[tuple[int, int, int, int]]:
     """(M, N, K, resident clusters): shapes of every kind, and those around them."""
     rng = random.Random(31)
     m, n = plan.cluster_tile
-    fixed = [(1, 8, 8, 132), (32 * m, 32 * n, 8192, 66), (67 * m, n, 8192, 66), (5 * m, 5 * n, 0, 9)]
+    fixed = [
+        (1, 8, 8, 132),
+        (32 * m, 32 * n, 8192, 66),
+        (67 * m, n, 8192, 66),
+        (5 * m, 5 * n, 0, 9),
+    ]
     drawn = [
         (
             rng.randint(1, rng.choice([3, 20, 40]) * m),

@@ -168,7 +168,7 @@ def test_i1_cut_tiles_without_a_workspace_are_refused() -> None:
 
 @pytest.mark.parametrize("through", ["python", "c"])
 def test_i3_a_launch_that_overlaps_waits_for_the_operands_of_the_one_before(through: str) -> None:
-    """1000 launches, each of which reads what the one before wrote: columns move one to the left."""
+    """1000 launches, each reading what the one before wrote: columns move one to the left."""
     loaded = kernel("i3_overlaps")
     torch, size = loaded.torch, 1024
     x = loaded.integers(size, size)

@@ -1,4 +1,4 @@
-"""Grids of resident clusters: every K tile of every tile is done once, cut tiles by two clusters."""
+"""Grids of resident clusters: every K tile of every tile is done once; cut tiles have two parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ CLUSTERS = {(1, 1): cluster(1, 1), (2, 1): cluster(2, 1), (2, 2): cluster(2, 2)}
 
 @cache
 def plan(of=(2, 1), clusters="auto", scheduler="wrap"):
-    changes = {"clusters: auto": f"clusters: {clusters}", "scheduler: wrap": f"scheduler: {scheduler}"}
+    changes = {
+        "clusters: auto": f"clusters: {clusters}",
+        "scheduler: wrap": f"scheduler: {scheduler}",
+    }
     return plan_of(CLUSTERS[of] | changes)
 
 
@@ -26,9 +29,7 @@ def grid(tiles_m, tiles_n, k_tiles, resident, least=None, **kind):
     """A grid of this many cluster tiles, the last of each row and column cut."""
     p = plan(**kind)
     m, n = p.cluster_tile
-    return grid_of(
-        p, tiles_m * m - 3, tiles_n * n - 8, k_tiles * p.tile[2] - 5, resident, least
-    )
+    return grid_of(p, tiles_m * m - 3, tiles_n * n - 8, k_tiles * p.tile[2] - 5, resident, least)
 
 
 # --- by hand --------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ KINDS = st.sampled_from(sorted(CLUSTERS))
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(problem=PROBLEMS, kind=KINDS, least=st.sampled_from([None, 0, 1, 5]))
 def test_every_k_tile_is_done_once(problem, kind, least):
-    tiles_m, tiles_n, k_tiles, resident = problem
+    tiles_m, tiles_n, k_tiles, _ = problem
     found = grid(*problem, least, of=kind)
     tiles = tiles_m * tiles_n
     done = collections.Counter()
@@ -130,7 +131,9 @@ def test_cut_tiles_end_sooner_and_fit_the_workspace(problem, kind):
     whole = grid(*problem, of=kind, scheduler="round_robin")
     assert found.clusters <= resident
     turns_of_whole = -(-tiles_m * tiles_n // whole.clusters)
-    assert (whole.clusters - 1) * turns_of_whole < tiles_m * tiles_n <= whole.clusters * turns_of_whole
+    assert (
+        (whole.clusters - 1) * turns_of_whole < tiles_m * tiles_n <= whole.clusters * turns_of_whole
+    )
     if not found.share:
         assert found == whole
         return

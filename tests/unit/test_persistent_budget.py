@@ -99,7 +99,12 @@ def test_a_stage_is_free_when_the_readers_of_all_that_share_it_have_left(m, n, p
 
 @pytest.mark.parametrize(("consumers", "tile"), [(1, 64), (3, 192), (4, 256)])
 def test_every_consumer_arrives_once(consumers, tile):
-    changes = {"consumers: 2": f"consumers: {consumers}", "m: 128": f"m: {tile}", **SMALL, **AT_ONCE}
+    changes = {
+        "consumers: 2": f"consumers: {consumers}",
+        "m: 128": f"m: {tile}",
+        **SMALL,
+        **AT_ONCE,
+    }
     changes["stages: 3"] = "stages: 2"
     assert barrier(plan_of(changes), "empty").arrivals == 2 * consumers
 

@@ -26,7 +26,12 @@ def constants(plan) -> dict[str, object]:
 
 @pytest.mark.parametrize(
     ("m", "n", "first_a", "first_b"),
-    [(1, 1, "row", "col"), (2, 1, "row", "col_b"), (1, 2, "row_a", "col"), (2, 2, "row_a", "col_b")],
+    [
+        (1, 1, "row", "col"),
+        (2, 1, "row", "col_b"),
+        (1, 2, "row_a", "col"),
+        (2, 2, "row_a", "col_b"),
+    ],
 )
 def test_a_shared_operand_is_loaded_from_the_place_of_the_part(m, n, first_a, first_b):
     plan = plan_of(cluster(m, n))

@@ -147,7 +147,9 @@ def test_values_out_of_range_are_refused_where_they_stand(change, line):
 
 
 def test_broken_rules_are_reported_together():
-    text = refusal({**cluster(3, 3), "stages: 3": "stages: 1", "release: same": "release: previous"})
+    text = refusal(
+        {**cluster(3, 3), "stages: 3": "stages: 1", "release: same": "release: previous"}
+    )
     assert [line.split(":")[1] for line in findings(text)] == ["10", "10", "11", "16"]
 
 
