@@ -54,6 +54,16 @@ class DType:
             raise ValueError(f"one {self.name} is {self.bits} bits, not whole bytes")
         return self.bits // 8
 
+    @property
+    def elements_per_byte(self) -> int:
+        """How many elements share a byte; 1 for types of whole bytes."""
+        return max(1, 8 // self.bits)
+
+    @property
+    def storage_bytes(self) -> int:
+        """Bytes of the smallest run of elements that fills whole bytes."""
+        return max(1, self.bits // 8)
+
     def bytes_of(self, elements: int) -> int:
         """Bytes of a run of elements. Raises ValueError if they end inside a byte."""
         if elements * self.bits % 8:
@@ -83,8 +93,8 @@ F32 = DType(
 TF32 = DType("tf32", 32, "tf32", "float", "TFLOAT32", "float32", _TF32_LARGEST, 2048, _TF32)
 E4M3 = DType("e4m3", 8, "e4m3", "uint8_t", "UINT8", "uint8", 448.0, 16, _E4M3)
 E5M2 = DType("e5m2", 8, "e5m2", "uint8_t", "UINT8", "uint8", 57344.0, 8, FloatBits(5, 2, 15))
-S8 = DType("s8", 8, "s8", "int8_t", "UINT8", "int8", 127, 127)
-S32 = DType("s32", 32, "s32", "int32_t", "INT32", "int32", 2**31 - 1, 2**31 - 1)
+S8 = DType("s8", 8, "s8", "uint8_t", "UINT8", "int8", 127, 127)
+S32 = DType("s32", 32, "s32", "uint32_t", "INT32", "int32", 2**31 - 1, 2**31 - 1)
 E2M1 = DType(
     "e2m1", 4, "e2m1", "uint8_t", "16U4_ALIGN8B", "uint8", 6.0, 4, FloatBits(2, 1, 1, True, "none")
 )

@@ -25,7 +25,7 @@ from kgen.budget.ring import (
 from kgen.dtypes import dtype
 from kgen.spec import KernelSpec
 from kgen.spec.hopper import WgmmaPersistent
-from kgen.spec.rules.wgmma import STORE_BOX_N, slabs_of
+from kgen.spec.rules.wgmma import slabs_of, store_box_n
 
 WARP_ROWS = 16  # rows of a slab that one warp holds; wgmma accumulator layout
 PATTERN_ROWS = 8  # of a K-major operand: one swizzle pattern; a box starts on a whole one
@@ -79,11 +79,12 @@ def persistent_smem(spec: KernelSpec, arch: Arch) -> Ledger:
     """Shared memory of one CTA; the D buffers are (warps, store_buffers, 16, panel columns)."""
     s, size = _persistent(spec), dtype(spec.gemm.d.dtype).bytes
     warps, buffers = _consumer_warps(spec, arch), s.epilogue.store_buffers
+    columns = store_box_n(spec)
     outputs = [
         Item(
             "D buffers",
-            warps * buffers * WARP_ROWS * STORE_BOX_N * size,
-            f"{warps} warps x {buffers} x {WARP_ROWS} x {STORE_BOX_N} x {size} B",
+            warps * buffers * WARP_ROWS * columns * size,
+            f"{warps} warps x {buffers} x {WARP_ROWS} x {columns} x {size} B",
         )
     ]
     if s.producer == "none":
@@ -157,7 +158,8 @@ def _boxes(spec: KernelSpec, swizzle: int) -> tuple[TmaBox, ...]:
         rows = extent // parts
         ranges = 1 if getattr(spec.gemm, name).major != "k" else _ranges(rows, arch)
         boxes.append(operand_box(spec, name, swizzle, rows // ranges, ranges))
-    count = s.tile.m // WARP_ROWS * s.tile.n // STORE_BOX_N
-    width = STORE_BOX_N * size
-    d = TmaBox("d", "n", "m", STORE_BOX_N, WARP_ROWS, size, width, f"{count} per tile", count)
+    columns = store_box_n(spec)
+    count = s.tile.m // WARP_ROWS * s.tile.n // columns
+    width = columns * size
+    d = TmaBox("d", "n", "m", columns, WARP_ROWS, size, width, f"{count} per tile", count)
     return (*boxes, d)

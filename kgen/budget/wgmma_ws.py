@@ -25,7 +25,7 @@ from kgen.budget.ring import (
 from kgen.dtypes import dtype
 from kgen.spec import KernelSpec
 from kgen.spec.hopper import TmaTurns, WgmmaWs
-from kgen.spec.rules.wgmma import MMA_K, STORE_BOX_N, consumer_m, slabs_of
+from kgen.spec.rules.wgmma import consumer_m, mma_k, slabs_of, store_box_n
 
 # Registers beyond the accumulators, as ptxas 13.5 reports them for these templates: the same for
 # every tile of two stages or more. With one stage the addresses of all loads and the descriptors of
@@ -108,7 +108,7 @@ def _producer_registers(spec: KernelSpec) -> int:
 def _consumer_overhead(spec: KernelSpec) -> int:
     overhead = CONSUMER_OVERHEAD[spec.gemm.accumulator]
     if _ws(spec).stages == 1:
-        kept = max(0, _ws(spec).tile.k // MMA_K - ONE_STAGE_FREE_K_STEPS)
+        kept = max(0, _ws(spec).tile.k // mma_k(spec) - ONE_STAGE_FREE_K_STEPS)
         overhead += ONE_STAGE_REGISTERS_PER_K_STEP * kept
     return overhead
 
@@ -141,7 +141,8 @@ def _boxes(spec: KernelSpec, swizzle: int) -> tuple[TmaBox, ...]:
     if not isinstance(s.epilogue, TmaTurns):
         return inputs
     size = dtype(spec.gemm.d.dtype).bytes
-    count = s.tile.n // STORE_BOX_N * s.consumers
-    width = STORE_BOX_N * size
-    d = TmaBox("d", "n", "m", STORE_BOX_N, consumer_m(s), size, width, f"{count} per tile", count)
+    columns = store_box_n(spec)
+    count = s.tile.n // columns * s.consumers
+    width = columns * size
+    d = TmaBox("d", "n", "m", columns, consumer_m(s), size, width, f"{count} per tile", count)
     return (*inputs, d)

@@ -12,7 +12,7 @@ from kgen.explain import persistent, single_role, tcgen05
 from kgen.plan import KernelPlan
 from kgen.spec.base import Raster
 from kgen.spec.hopper import TmaTurns, WgmmaPersistent, WgmmaWs
-from kgen.spec.rules.wgmma import MMA_K, SLAB_M, consumer_m
+from kgen.spec.rules.wgmma import SLAB_M, consumer_m, mma_k
 from kgen.spec.single_role import SingleRole
 
 
@@ -120,7 +120,7 @@ def _barrier_rows(b: Budget) -> list[str]:
 
 
 def _box_rows(b: Budget, plan: KernelPlan) -> list[str]:
-    wide = max(len(x.operand) for x in b.boxes) + 2
+    wide = max(3, *(len(x.operand) + 1 for x in b.boxes))
     rows = [f"{'':<{wide}}{'box':<16}{'bytes':>7}{'swizzle':>9}   {'count':<14}stride rule"]
     maps = {m.operand: m for m in plan.maps}
     for x in b.boxes:
@@ -193,15 +193,16 @@ def _specialised(b: Budget) -> list[str]:
         f"       ^ producer      | full: {b.stage_bytes} bytes landed       "
         f"^ empty: {s.consumers} arrivals",
         f"       | ({producer} warp{'s' if producer > 1 else ''}){'':<11}v{'':<35}|",
-        f"  {names} --wgmma m64n{s.tile.n}k16 x{len(_mmas(s))}--> registers, "
+        f"  {names} --wgmma m64n{s.tile.n}k16 x{len(_mmas(b))}--> registers, "
         f"release: {s.release} stage",
         *_epilogue(b, s),
     ]
 
 
-def _mmas(s: WgmmaWs) -> range:
+def _mmas(b: Budget) -> range:
     """The wgmmas of one K tile and consumer."""
-    return range(s.tile.k // MMA_K * (consumer_m(s) // SLAB_M))
+    s = b.spec.schedule_as(WgmmaWs)
+    return range(s.tile.k // mma_k(b.spec) * (consumer_m(s) // SLAB_M))
 
 
 def _epilogue(b: Budget, s: WgmmaWs) -> list[str]:

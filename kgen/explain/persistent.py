@@ -5,9 +5,11 @@ from __future__ import annotations
 from kgen.budget import Budget
 from kgen.budget.ring import a_stage, b_stage, stages_of
 from kgen.budget.wgmma_persistent import WARP_ROWS
+from kgen.dtypes import dtype
 from kgen.plan import KernelPlan
+from kgen.spec import KernelSpec
 from kgen.spec.hopper import WgmmaPersistent
-from kgen.spec.rules.wgmma import MMA_K, STORE_BOX_N, slabs_of
+from kgen.spec.rules.wgmma import mma_k, slabs_of, store_box_n
 
 
 def picture(b: Budget) -> list[str]:
@@ -24,7 +26,7 @@ def picture(b: Budget) -> list[str]:
         "warpgroup": "producer warpgroup",
     }[s.producer]
     empty = next(x for x in b.barriers if x.name == "empty")
-    mmas = s.tile.k // MMA_K * slabs_of(s)
+    mmas = s.tile.k // mma_k(b.spec) * slabs_of(s)
     names = f"consumers 0..{s.consumers - 1}" if s.consumers > 1 else "consumer 0"
     return [
         "pipeline",
@@ -32,8 +34,9 @@ def picture(b: Budget) -> list[str]:
         *_sharing(s),
         f"       ^ {loader:<24}| full: {b.stage_bytes} bytes landed",
         f"       |{'':<25}v{'':<22}^ empty: {empty.arrivals} arrivals",
-        f"  {names} --wgmma m64n{s.tile.n}k16 x{mmas}--> registers, release: {s.release} stage",
-        *_epilogue(s),
+        f"  {names} --wgmma m64n{s.tile.n}k{mma_k(b.spec)} x{mmas}--> registers, "
+        f"release: {s.release} stage",
+        *_epilogue(b.spec),
     ]
 
 
@@ -50,12 +53,14 @@ def _sharing(s: WgmmaPersistent) -> list[str]:
     return rows
 
 
-def _epilogue(s: WgmmaPersistent) -> list[str]:
+def _epilogue(spec: KernelSpec) -> list[str]:
+    s = spec.schedule_as(WgmmaPersistent)
     buffers = s.epilogue.store_buffers
     plural = "s" if buffers > 1 else ""
+    how = "stmatrix" if dtype(spec.gemm.d.dtype).bits == 16 else "st.shared"
     when = "during the next tile's first K tiles" if s.epilogue.deferred else "at the end of a tile"
     return [
-        f"       | each warp, {when}: stmatrix of {WARP_ROWS} x {STORE_BOX_N} panels",
+        f"       | each warp, {when}: {how} of {WARP_ROWS} x {store_box_n(spec)} panels",
         "       v",
         f"  {buffers} buffer{plural} per warp --TMA store by the warp--> global D",
     ]

@@ -6,7 +6,7 @@ from kgen.budget import Budget
 from kgen.budget.mma_sync import warp_tile
 from kgen.budget.ring import a_stage, b_stage, stages_of
 from kgen.spec.rules.single_role import MMA_SYNC_K
-from kgen.spec.rules.wgmma import MMA_K, slabs_of
+from kgen.spec.rules.wgmma import mma_k, slabs_of
 from kgen.spec.single_role import MmaSync, WgmmaSingle
 
 
@@ -39,5 +39,5 @@ def _multiplication(b: Budget) -> str:
             f"x{s.tile.k // MMA_SYNC_K} along K"
         )
     assert isinstance(s, WgmmaSingle)
-    mmas = s.tile.k // MMA_K * slabs_of(s)
+    mmas = s.tile.k // mma_k(b.spec) * slabs_of(s)
     return f"wgmma m64n{s.tile.n}k16 x{mmas} a warpgroup, all of them waited for"

@@ -50,8 +50,7 @@ class Mma:
     a_operand: int
     b_operand: int
     accumulate_operand: int | None  # None: it always adds
-    trans_a: int
-    trans_b: int
+    immediates: tuple[int, ...]  # after scale-d
 
 
 @dataclass(frozen=True)
@@ -151,6 +150,8 @@ class WgmmaPersistentPlan(KernelPlan):
     k_step_note: str
     releases_previous: bool
     converts: str | None  # wrapper that packs two f32; None when D is the accumulator
+    stores_words: bool  # elements of D have 32 bits: they are staged in pairs, not as matrices
+    takes_bits: bool  # accumulators are f32 and D is, too: their bits are staged
     adds_part: str | None  # wrapper that adds a stored accumulator register
     deferred: bool
     producer_registers: int | None  # setmaxnreg.dec

@@ -13,7 +13,7 @@ from kgen.plan.model import Descriptor, Layout
 from kgen.spec import KernelSpec
 from kgen.spec.base import Registers
 from kgen.spec.hopper import TmaTurns, WgmmaSchedule, WgmmaWs
-from kgen.spec.rules.wgmma import MMA_K, SLAB_M, consumer_m, slabs_of
+from kgen.spec.rules.wgmma import SIXTEEN_BITS, SLAB_M, consumer_m, mma_k, slabs_of
 
 _SWIZZLE_CODE = {128: 1, 64: 2, 32: 3}  # descriptor bits 62-63
 _ROWS_PER_PATTERN = 8
@@ -29,7 +29,7 @@ def consumer(spec: KernelSpec, b: Budget) -> ConsumerPlan:
     slabs = _slabs(spec, s)
     steps = [
         KStep(x.acc, advance(b, "a", consumer_m(s), x.row, k), advance(b, "b", s.tile.n, 0, k))
-        for k in range(0, s.tile.k, MMA_K)
+        for k in range(0, s.tile.k, mma_k(spec))
         for x in slabs
     ]
     return ConsumerPlan(
@@ -72,20 +72,21 @@ def store(spec: KernelSpec, columns: str) -> StorePlan:
     return StorePlan(
         columns=columns,
         register_type="float" if f32 else "uint32_t",
-        converts=packs[spec.gemm.d.dtype] if f32 else None,
+        converts=packs.get(spec.gemm.d.dtype) if f32 else None,
     )
 
 
 def k_step_note(b: Budget) -> str:
     """How far one MMA moves the descriptors, in words."""
+    step = mma_k(b.spec)
     ways = {
-        f"{MMA_K * b.box(x).element_bytes} bytes of a row"
+        f"{step * b.box(x).element_bytes} bytes of a row"
         if b.box(x).inner_axis == "k"
-        else f"{MMA_K} rows of {b.box(x).swizzle_bytes} bytes"
+        else f"{step} rows of {b.box(x).swizzle_bytes} bytes"
         for x in ("a", "b")
     }
     units = "offsets in 16-byte units" if len(ways) == 1 else "units of 16 bytes"
-    return f"Each wgmma takes {MMA_K} of K, {' or '.join(sorted(ways))}; {units}."
+    return f"Each wgmma takes {step} of K, {' or '.join(sorted(ways))}; {units}."
 
 
 def advance(b: Budget, operand: str, rows: int, row: int, k: int) -> int:
@@ -133,10 +134,11 @@ def mma(spec: KernelSpec, b: Budget, *, overwrites: bool = False) -> Mma:
     registers = b.role("consumer").accumulators // slabs_of(s)
     f32 = gemm.accumulator == "f32"
     operands = list(range(registers))
-    ptx = dtype(gemm.a.dtype).ptx
+    a, b_type = dtype(gemm.a.dtype).ptx, dtype(gemm.b.dtype).ptx
     return Mma(
         instruction=(
-            f"wgmma.mma_async.sync.aligned.m{SLAB_M}n{s.tile.n}k{MMA_K}.{gemm.accumulator}.{ptx}.{ptx}"
+            f"wgmma.mma_async.sync.aligned.m{SLAB_M}n{s.tile.n}k{mma_k(spec)}"
+            f".{gemm.accumulator}.{a}.{b_type}"
         ),
         registers=registers,
         register_type="float" if f32 else "uint32_t",
@@ -146,6 +148,14 @@ def mma(spec: KernelSpec, b: Budget, *, overwrites: bool = False) -> Mma:
         a_operand=registers,
         b_operand=registers + 1,
         accumulate_operand=registers + 2 if overwrites else None,
-        trans_a=int(gemm.a.major != "k"),
-        trans_b=int(gemm.b.major != "k"),
+        immediates=_immediates(spec),
     )
+
+
+def _immediates(spec: KernelSpec) -> tuple[int, ...]:
+    """What follows scale-d: factors of A and B of floats, then the transpositions of 16 bits."""
+    gemm = spec.gemm
+    factors = () if gemm.accumulator == "s32" else (1, 1)
+    if gemm.a.dtype not in SIXTEEN_BITS:
+        return factors
+    return (*factors, int(gemm.a.major != "k"), int(gemm.b.major != "k"))

@@ -18,12 +18,14 @@ from kgen.plan.wgmma_mma import advance, k_step_note, layouts, mma, store
 from kgen.spec import KernelSpec, LoadedSpec
 from kgen.spec.base import Registers
 from kgen.spec.hopper import WgmmaPersistent
-from kgen.spec.rules.wgmma import MMA_K, SLAB_M, STORE_BOX_N, slabs_of
+from kgen.spec.rules.wgmma import SLAB_M, mma_k, slabs_of, store_box_n
 
 # Cutting tiles costs a store, a load and a longer prologue per cluster, about 7 us on an H200, and
 # some of what it saves goes into a lower clock: it pays where it saves this much multiplication in
-# every CTA, 32 K tiles of 128 x 256 x 64 or 19 us.
-LEAST_SAVING = 32 * 128 * 256 * 64
+# every CTA, 32 K tiles of 128 x 256 x 128 bytes or 19 us: the time of a K tile goes with its bytes.
+LEAST_SAVING = 32 * 128 * 256 * 128
+
+_ADDS = {"f32": "add_f32", "f16": "add_f16x2", "s32": "add_s32"}
 
 
 def lower_wgmma_persistent(loaded: LoadedSpec, budget: Budget) -> WgmmaPersistentPlan:
@@ -43,7 +45,7 @@ def lower_wgmma_persistent(loaded: LoadedSpec, budget: Budget) -> WgmmaPersisten
         slab_m=SLAB_M,
         cluster=cluster,
         pdl=s.pdl,
-        resident=_resident(s, budget),
+        resident=_resident(spec, budget),
         mma=mma(spec, budget, overwrites=True),
         shares_a=s.cluster.n > 1,
         shares_b=s.cluster.m > 1,
@@ -56,16 +58,19 @@ def lower_wgmma_persistent(loaded: LoadedSpec, budget: Budget) -> WgmmaPersisten
         k_step_note=k_step_note(budget),
         releases_previous=s.release == "previous",
         converts=store(spec, "kTileN").converts,
-        adds_part="add_f32" if spec.gemm.accumulator == "f32" else "add_f16x2",
+        stores_words=dtype(spec.gemm.d.dtype).bits == 32,
+        takes_bits=spec.gemm.d.dtype == "f32",
+        adds_part=_ADDS[spec.gemm.accumulator],
         deferred=s.epilogue.deferred,
         producer_registers=split.producer if split else None,
         consumer_registers=split.consumer if split else None,
     )
 
 
-def _resident(s: WgmmaPersistent, b: Budget) -> ResidentGrid:
+def _resident(spec: KernelSpec, b: Budget) -> ResidentGrid:
+    s = spec.schedule_as(WgmmaPersistent)
     accumulators = b.role("consumer").accumulators
-    k_tile = s.tile.m * s.tile.n * s.tile.k
+    k_tile = s.tile.m * s.tile.n * s.tile.k * dtype(spec.gemm.a.dtype).bytes
     return ResidentGrid(
         most=None if s.clusters == "auto" else s.clusters,
         least_saving=-(-LEAST_SAVING // k_tile) if s.scheduler == "wrap" else None,
@@ -99,7 +104,7 @@ def _structure(s: WgmmaPersistent, b: Budget) -> tuple[str, ...]:
 
 def _constants(spec: KernelSpec, b: Budget) -> tuple[Constant, ...]:
     s = spec.schedule_as(WgmmaPersistent)
-    size = dtype(spec.gemm.d.dtype).bytes
+    size, columns = dtype(spec.gemm.d.dtype).bytes, store_box_n(spec)
     along = {"n": "cluster tile columns", "m": "cluster tile rows"}[s.raster.along]
     slabs = slabs_of(s)
     between = _rows_offset(s, b.box("a"), slabs * SLAB_M)
@@ -113,11 +118,11 @@ def _constants(spec: KernelSpec, b: Budget) -> tuple[Constant, ...]:
         *ring_constants(spec, b),
         *accumulator_constants(spec, b),
         Constant("kPanelM", WARP_ROWS, "rows of a slab that one warp holds"),
-        Constant("kPanelN", STORE_BOX_N, f"columns of one TMA store: {STORE_BOX_N * size} bytes"),
-        Constant("kSlabPanels", s.tile.n // STORE_BOX_N, "panels of a warp in one slab"),
-        Constant("kPanels", slabs * s.tile.n // STORE_BOX_N, "panels of a warp in a tile"),
+        Constant("kPanelN", columns, f"columns of one TMA store: {columns * size} bytes"),
+        Constant("kSlabPanels", s.tile.n // columns, "panels of a warp in one slab"),
+        Constant("kPanels", slabs * s.tile.n // columns, "panels of a warp in a tile"),
         Constant(
-            "kPanelRegisters", WARP_ROWS * STORE_BOX_N * size // 4 // 32, "of a thread in one panel"
+            "kPanelRegisters", WARP_ROWS * columns * size // 4 // 32, "of a thread in one panel"
         ),
         Constant("kStoreBuffers", s.epilogue.store_buffers, "panel-sized staging buffers per warp"),
         Constant("kRasterGroup", s.raster.group, f"{along} that run side by side"),
@@ -190,7 +195,7 @@ def _steps(spec: KernelSpec, b: Budget) -> tuple[SlabStep, ...]:
             advance(b, "b", s.tile.n, 0, k),
             first=k == 0,
         )
-        for k in range(0, s.tile.k, MMA_K)
+        for k in range(0, s.tile.k, mma_k(spec))
         for slab in range(slabs_of(s))
     )
 

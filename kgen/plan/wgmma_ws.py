@@ -24,7 +24,7 @@ from kgen.plan.ring import producer
 from kgen.plan.wgmma_mma import consumer, layouts, mma, rows_constant
 from kgen.spec import KernelSpec, LoadedSpec
 from kgen.spec.hopper import TmaTurns, WgmmaWs
-from kgen.spec.rules.wgmma import SLAB_M, STORE_BOX_N, consumer_m, slabs_of
+from kgen.spec.rules.wgmma import SLAB_M, consumer_m, slabs_of, store_box_n
 
 
 def lower_wgmma_ws(loaded: LoadedSpec, budget: Budget) -> WgmmaWsPlan:
@@ -80,13 +80,14 @@ def _store_constants(spec: KernelSpec) -> list[Constant]:
         return []
     size = dtype(spec.gemm.d.dtype).bytes
     pairs = SLAB_M * s.tile.n * size // 4 // 128
-    width = f"columns of one TMA store: {STORE_BOX_N * size} bytes"
+    columns = store_box_n(spec)
+    width = f"columns of one TMA store: {columns * size} bytes"
     return [
         Constant("kOutRegisters", pairs, f"the same as pairs of {spec.gemm.d.dtype}"),
-        Constant("kStoreBoxN", STORE_BOX_N, width),
+        Constant("kStoreBoxN", columns, width),
         Constant(
             "kStoreBoxes",
-            s.tile.n // STORE_BOX_N,
+            s.tile.n // columns,
             f"TMA stores per {'slab' if slabs_of(s) == 1 else 'consumer'}",
         ),
         Constant(

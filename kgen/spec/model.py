@@ -21,7 +21,7 @@ from kgen.spec.single_role import MmaSync, WgmmaSingle
 Target = Literal["sm_90a", "sm_100a", "sm_103a", "sm_107a"]
 assert set(get_args(Target)) == set(ARCHS), "Target must list every architecture of arch.py"
 
-OperandType = Literal["f16", "bf16", "tf32", "e4m3", "e5m2", "e2m1"]
+OperandType = Literal["f16", "bf16", "tf32", "e4m3", "e5m2", "e2m1", "s8"]
 
 
 class OperandA(Model):
@@ -41,7 +41,7 @@ class OperandB(Model):
 class OutputD(Model):
     """D, row-major [M,N]."""
 
-    dtype: Literal["f16", "bf16", "f32"] = Field(description="Element type.")
+    dtype: Literal["f16", "bf16", "f32", "s32"] = Field(description="Element type.")
     major: Literal["n"] = Field("n", description="Contiguous axis.")
 
 
@@ -58,7 +58,9 @@ class Gemm(Model):
     a: OperandA
     b: OperandB
     d: OutputD
-    accumulator: Literal["f32", "f16"] = Field(description="Type that the tensor cores add up in.")
+    accumulator: Literal["f32", "f16", "s32"] = Field(
+        description="Type that the tensor cores add up in."
+    )
     block_scale: BlockScaling | None = Field(None, description="Scales of A and B along K.")
     global_scale: bool = Field(
         False, description="The launch takes one more factor of D: both global scales multiplied."

@@ -15,6 +15,7 @@ from kgen.verify.gates import guard_gate, repeat_gate
 from kgen.verify.inputs import Operands
 from kgen.verify.outcome import Report
 from kgen.verify.problem import device_address, numerics_of, operand_in_memory, tile_of
+from kgen.verify.reference import Reference
 from kgen.verify.shapes import Shape, derived_shapes, shape
 
 REPEATS = 20
@@ -41,9 +42,10 @@ def shapes_of(plan: KernelPlan, sm_count: int) -> tuple[Shape, ...]:
 
 
 def kinds_of(plan: KernelPlan, one: Shape) -> tuple[str, ...]:
-    """Operands to try: integers and normal numbers, unit variance where figures are published."""
+    """Operands to try: exact and random ones, unit variance where figures are published."""
     published = one.why.startswith("named") and plan.budget.spec.gemm.accumulator == "f16"
-    return ("exact", "normal", *(["unit_variance"] if published else []))
+    kinds = ("exact", inputs.random_kind(numerics_of(plan)))
+    return (*kinds, "unit_variance") if published else kinds
 
 
 def verify_on_gpu(
@@ -63,7 +65,7 @@ def verify_on_gpu(
     repeated = max(derived, key=lambda s: s.m * s.n * s.k, default=None)
     for one in todo:
         for kind in kinds_of(plan, one):
-            repeats = REPEATS if one is repeated and kind == "normal" else 0
+            repeats = REPEATS if one is repeated and kind == kinds_of(plan, one)[1] else 0
             cases.append(run_case(plan, kernel, one, kind, seed, repeats))
             progress(cases[-1])
     return cases
@@ -81,9 +83,17 @@ def run_case(
 
 
 def judge(
-    plan: KernelPlan, kernel: Kernel, one: Shape, operands: Operands, repeats: int = 0
+    plan: KernelPlan,
+    kernel: Kernel,
+    one: Shape,
+    operands: Operands,
+    repeats: int = 0,
+    ref: Reference | None = None,
 ) -> Case:
-    """Launch on given operands and let every gate that applies judge the output."""
+    """Launch on given operands and let every gate that applies judge the output.
+
+    ref  from make_reference; pass it when several kernels share exact operands
+    """
     import cupy
 
     numerics = numerics_of(plan)
@@ -97,7 +107,7 @@ def judge(
         return d
 
     d = launch()
-    report = check(d.view, operands, numerics, make_reference(operands, numerics))
+    report = check(d.view, operands, numerics, ref or make_reference(operands, numerics))
     extra = [guard_gate(d)]
     if repeats:
         others: Iterator[Any] = (launch().view for _ in range(repeats))

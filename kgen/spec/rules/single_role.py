@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
-from kgen.spec.rules.wgmma import MMA_N, operand_rules, swizzle_rules, tile_rules
+from kgen.spec.rules.wgmma import (
+    MMA_N,
+    operand_rules,
+    sixteen_bit_rules,
+    swizzle_rules,
+    tile_rules,
+)
 from kgen.spec.single_role import MmaSync, WgmmaSingle
 
 MMA_SYNC_M = 16  # of mma.sync.m16n8k16
@@ -16,6 +22,7 @@ LDMATRIX_ROWS = 16  # rows of A or columns of B that one ldmatrix.x4 loads, 16 o
 
 def wgmma_single_rules(spec: KernelSpec) -> Iterator[Violation]:
     """Every rule of wgmma_single that `spec` breaks."""
+    yield from sixteen_bit_rules(spec)
     yield from operand_rules(spec)
     yield from tile_rules(spec, spec.schedule_as(WgmmaSingle), MMA_N, "one wgmma")
 
@@ -23,6 +30,7 @@ def wgmma_single_rules(spec: KernelSpec) -> Iterator[Violation]:
 def mma_sync_rules(spec: KernelSpec) -> Iterator[Violation]:
     """Every rule of mma_sync that `spec` breaks."""
     s = spec.schedule_as(MmaSync)
+    yield from sixteen_bit_rules(spec)
     yield from operand_rules(spec)
     for operand in ("a", "b"):
         major = getattr(spec.gemm, operand).major

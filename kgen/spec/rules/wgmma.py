@@ -10,12 +10,25 @@ from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
 
 SLAB_M = 64  # rows of one wgmma; a consumer owns one slab or more
-STORE_BOX_N = 64  # columns of one TMA store: one 128-byte swizzle row of a 16-bit type
+STORE_ROW_BYTES = 128  # of one TMA store: one swizzle row
 MMA_N = 8  # columns: every wgmma has a multiple
 N_MAJOR_STEP = 64  # columns in a 128-byte row of 16-bit operands
-SIXTEEN_BITS = ("f16", "bf16")
-MMA_K = 16  # K elements of one wgmma of 16-bit operands
+WGMMA_K_BYTES = 32  # of K in one wgmma, whatever the type
 WIDEST_N = 256  # columns of one wgmma
+
+SIXTEEN_BITS = ("f16", "bf16")
+FP8 = ("e4m3", "e5m2")
+WGMMA_TYPES = (*SIXTEEN_BITS, "tf32", *FP8, "s8")
+
+
+def mma_k(spec: KernelSpec) -> int:
+    """K elements of one wgmma."""
+    return dtype(spec.gemm.a.dtype).elements_in(WGMMA_K_BYTES)
+
+
+def store_box_n(spec: KernelSpec) -> int:
+    """Columns of D in one TMA store."""
+    return dtype(spec.gemm.d.dtype).elements_in(STORE_ROW_BYTES)
 
 
 def consumer_m(s: WgmmaSchedule) -> int:
@@ -29,31 +42,64 @@ def slabs_of(s: WgmmaSchedule) -> int:
 
 
 def operand_rules(spec: KernelSpec) -> Iterator[Violation]:
-    """Combinations of types that the wgmma schedules have."""
-    gemm = spec.gemm
-    for operand, kind in (("a", gemm.a.dtype), ("b", gemm.b.dtype), ("d", gemm.d.dtype)):
-        if kind not in SIXTEEN_BITS:
+    """Combinations of types that wgmma has. PTX ISA, wgmma.mma_async, table of shapes."""
+    a, b = spec.gemm.a, spec.gemm.b
+    for operand, name in ((a, "a"), (b, "b")):
+        if operand.dtype not in WGMMA_TYPES:
             yield Violation(
-                ("gemm", operand, "dtype"),
-                f"{kind}; the wgmma schedules take {' and '.join(SIXTEEN_BITS)}",
+                ("gemm", name, "dtype"),
+                f"{operand.dtype}; wgmma takes {', '.join(WGMMA_TYPES)}",
             )
     for field in ("block_scale", "global_scale"):
-        if getattr(gemm, field):
+        if getattr(spec.gemm, field):
             yield Violation(("gemm", field), "block scales belong to tcgen05; wgmma has none")
-    if gemm.a.dtype != gemm.b.dtype:
+    if a.dtype != b.dtype and not (a.dtype in FP8 and b.dtype in FP8):
         yield Violation(
             ("gemm", "b", "dtype"),
-            f"A is {gemm.a.dtype}, B is {gemm.b.dtype}: wgmma takes equal 16-bit types",
+            f"A is {a.dtype}, B is {b.dtype}: wgmma takes equal types, or e4m3 with e5m2",
         )
-    if gemm.accumulator == "f16" and gemm.a.dtype != "f16":
+    for operand, name in ((a, "a"), (b, "b")):
+        if operand.major != "k" and operand.dtype not in SIXTEEN_BITS:
+            yield Violation(
+                ("gemm", name, "major"),
+                f"{operand.major}; wgmma reads {operand.dtype} along K only: it transposes "
+                "operands of 16 bits and no others",
+            )
+    yield from _sum_rules(spec)
+
+
+def _sum_rules(spec: KernelSpec) -> Iterator[Violation]:
+    """What adds up what, and what D may be made of it."""
+    operands, sums, d = spec.gemm.a.dtype, spec.gemm.accumulator, spec.gemm.d.dtype
+    if (sums == "s32") != (operands == "s8"):
+        why = "integers add up in s32" if operands == "s8" else "s32 adds up s8 operands only"
+        yield Violation(("gemm", "accumulator"), f"{sums} for {operands} operands: {why}")
+    elif sums == "f16" and operands != "f16":
         yield Violation(
-            ("gemm", "accumulator"),
-            f"f16 accumulation exists for f16 operands only, not {gemm.a.dtype}",
+            ("gemm", "accumulator"), f"f16 accumulation is for f16 operands only, not {operands}"
         )
-    if gemm.accumulator == "f16" and gemm.d.dtype != "f16":
+    if sums == "f16" and d != "f16":
         yield Violation(
             ("gemm", "d", "dtype"), "an f16 accumulator is stored as it is, so D must be f16"
         )
+    if (sums == "s32") != (d == "s32"):
+        yield Violation(
+            ("gemm", "d", "dtype"),
+            f"{d} from {sums} sums: s32 sums are stored as they are, so D is s32 there and only "
+            "there",
+        )
+
+
+def sixteen_bit_rules(spec: KernelSpec) -> Iterator[Violation]:
+    """Schedules whose D leaves in pairs of 16-bit values, from operands as wide."""
+    for name in ("a", "b", "d"):
+        kind = getattr(spec.gemm, name).dtype
+        if kind not in SIXTEEN_BITS:
+            yield Violation(
+                ("gemm", name, "dtype"),
+                f"{kind}; {spec.schedule.kind} takes {' and '.join(SIXTEEN_BITS)}; "
+                "wgmma_persistent takes other types too",
+            )
 
 
 def tile_rules(spec: KernelSpec, s: WgmmaSchedule, stored: int, why: str) -> Iterator[Violation]:
@@ -77,10 +123,10 @@ def tile_rules(spec: KernelSpec, s: WgmmaSchedule, stored: int, why: str) -> Ite
             f"{tile.n} columns; must be a multiple of {stored} ({why}) "
             f"up to {WIDEST_N} (one wgmma)",
         )
-    if tile.k % MMA_K:
+    if tile.k % mma_k(spec):
         yield Violation(
             ("schedule", "tile", "k"),
-            f"{tile.k} elements; must be a multiple of {MMA_K} (one wgmma)",
+            f"{tile.k} elements; must be a multiple of {mma_k(spec)} (one wgmma)",
         )
     yield from swizzle_rules(spec)
 
@@ -91,7 +137,7 @@ def swizzle_rules(spec: KernelSpec) -> Iterator[Violation]:
     swizzle = spec.schedule.swizzle_bytes
     if swizzle == "auto":
         return
-    row = spec.schedule.tile.k * dtype(spec.gemm.a.dtype).bytes
+    row = dtype(spec.gemm.a.dtype).bits * spec.schedule.tile.k // 8
     k_major = "k" in (spec.gemm.a.major, spec.gemm.b.major)
     if k_major and row % swizzle:
         yield Violation(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kgen.dtypes import dtype
 from kgen.spec.hopper import WgmmaPersistent
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
 from kgen.spec.rules.wgmma import (
-    STORE_BOX_N,
     operand_rules,
     register_rules,
     stage_rules,
+    store_box_n,
     tile_rules,
 )
 
@@ -22,7 +23,7 @@ def rules(spec: KernelSpec) -> Iterator[Violation]:
     """Every rule of the schedule that `spec` breaks."""
     s = spec.schedule_as(WgmmaPersistent)
     yield from operand_rules(spec)
-    yield from tile_rules(spec, s, STORE_BOX_N, "one TMA store")
+    yield from tile_rules(spec, s, store_box_n(spec), "one TMA store")
     yield from _cluster(spec, s)
     yield from stage_rules(s)
     yield from register_rules(s)
@@ -54,10 +55,11 @@ def _cluster(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
 def _epilogue(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
     if not s.epilogue.deferred:
         return
-    if spec.gemm.accumulator == "f16":
+    sums, d = spec.gemm.accumulator, spec.gemm.d.dtype
+    if dtype(sums).bits == dtype(d).bits:
         yield Violation(
             ("schedule", "epilogue", "deferred"),
-            "f16 accumulators are stored as they are, so nothing can be rounded and set aside",
+            f"{sums} accumulators are stored as they are, so nothing can be rounded and set aside",
         )
     if s.producer == "none":
         yield Violation(

@@ -9,10 +9,11 @@ from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
 from kgen.spec.rules.wgmma import (
     MMA_N,
-    STORE_BOX_N,
     operand_rules,
     register_rules,
+    sixteen_bit_rules,
     stage_rules,
+    store_box_n,
     tile_rules,
 )
 
@@ -20,9 +21,10 @@ from kgen.spec.rules.wgmma import (
 def rules(spec: KernelSpec) -> Iterator[Violation]:
     """Every rule of the schedule that `spec` breaks."""
     s = spec.schedule_as(WgmmaWs)
+    yield from sixteen_bit_rules(spec)
     yield from operand_rules(spec)
     if isinstance(s.epilogue, TmaTurns):
-        yield from tile_rules(spec, s, STORE_BOX_N, "one TMA store")
+        yield from tile_rules(spec, s, store_box_n(spec), "one TMA store")
     else:
         yield from tile_rules(spec, s, MMA_N, "one wgmma")
     yield from _pipeline(s)
