@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from persistent import WHOLE, plan_of
 
 from kgen.build.compile import build_shared_library
 from kgen.build.process import scrubbed_env
@@ -73,10 +74,12 @@ class Launcher:
 
 
 def _plans() -> list[KernelPlan]:
-    return [*(lower(load_spec(s)) for s in SPECS), lower(parse_spec(TRANSPOSED))]
+    resident = [plan_of({"name: sample": f"name: {n}", **c}) for n, c in RESIDENT.items()]
+    return [*(lower(load_spec(s)) for s in SPECS), lower(parse_spec(TRANSPOSED)), *resident]
 
 
-NAMES = [*(s.stem for s in SPECS), "transposed"]
+RESIDENT = {"cuts_tiles": {}, "whole_tiles": WHOLE}
+NAMES = [*(s.stem for s in SPECS), "transposed", *RESIDENT]
 
 
 @pytest.fixture(scope="module")
@@ -164,18 +167,19 @@ def test_without_a_device_no_workspace_is_needed(launcher):
 def test_both_launchers_know_the_status_of_a_missing_workspace(launcher):
     """The C launcher asks a device for its grid, so here its text is held against Python's grid."""
     plan, source = launcher.plan, render(launcher.plan).source
-    check = f"if (grid.share > 0 && !workspace) return {plan.name}_workspace_null;"
-    assert source.count(check) == plan.cuts_tiles
-    assert ("workspace_null" in [s.name for s in plan.statuses]) == plan.cuts_tiles
+    check = "if (grid.share > 0 && (!workspace || !aligned(workspace, 16)))\n"
+    assert source.count(f"{check}        return {plan.name}_workspace_unusable;") == plan.cuts_tiles
+    assert ("workspace_unusable" in [s.name for s in plan.statuses]) == plan.cuts_tiles
     if not plan.cuts_tiles:
         return
     m, n = plan.cluster_tile
     cut = grid_of(plan, 67 * m, n, 128 * plan.tile[2], 66)
     whole = grid_of(plan, 66 * m, n, 128 * plan.tile[2], 66)
     assert cut.share > 0 == whole.share
-    with pytest.raises(LaunchError, match=f"{cut.workspace_bytes} bytes") as error:
-        require_workspace(plan, GOOD, cut)
-    assert error.value.status == "workspace_null"
+    for unusable in (GOOD, replace(GOOD, workspace=0x40008)):
+        with pytest.raises(LaunchError, match=f"{cut.workspace_bytes} bytes") as error:
+            require_workspace(plan, unusable, cut)
+        assert error.value.status == "workspace_unusable"
     require_workspace(plan, GOOD, whole)
     require_workspace(plan, replace(GOOD, workspace=0x40000), cut)
 

@@ -162,7 +162,7 @@ def test_i1_cut_tiles_without_a_workspace_are_refused() -> None:
     loaded = kernel("a6_four_ctas")
     a, b, d = loaded.integers(8, 8192), loaded.integers(8192, 8192), loaded.output(8, 8192)
     status = loaded.library.launch(loaded.arguments(a, b, d))
-    assert next(s.name for s in loaded.plan.statuses if s.value == status) == "workspace_null"
+    assert next(s.name for s in loaded.plan.statuses if s.value == status) == "workspace_unusable"
     assert loaded.torch.isnan(d).all()
 
 
