@@ -119,7 +119,8 @@ def test_the_table_reaches_every_status_that_needs_no_device(launchers):
     for launcher in launchers.values():
         names = [s.name for s in launcher.plan.statuses]
         seen = {launcher.name(launcher.library.launch(replace(GOOD, **c))) for c in TABLE}
-        assert set(names[: names.index("d_not_on_device")]) <= seen
+        early = set(names[: names.index("d_not_on_device")])
+        assert early - {"workspace_unusable"} <= seen  # a device tells whether it needs one
 
 
 POINTERS = st.sampled_from([0, 1, 2, 8, 16, 0x1000, 0x1001, 0x1002, 0x1008, 0x1010])
