@@ -33,7 +33,7 @@ test: $(SETUP)
 # the emulator, and every mutant of four of them.
 long: $(SETUP)
 	$(KGEN) toolchain install
-	KGEN_BUILD_FUZZ=80 $(PY) -m pytest -q tests/build/test_accepted.py
+	$(PY) tests/space.py 1800
 	$(PY) tests/long.py
 
 lint: $(SETUP)

@@ -67,10 +67,8 @@ class Line:
             yield Turn(first_cut + mine, 0, head, leaves_part=True, cut=mine)
         order = sorted(range(last), key=lambda i: (self.head(i), i))
         for turn in range(self.whole(c)):
-            if c == last:
-                tile = first_cut - self.whole(c) + turn
-            else:
-                tile = order.index(c) + turn * last
+            left = first_cut - self.whole(c) + turn
+            tile = left if c == last else order.index(c) + turn * last
             yield Turn(tile, head, self.k_tiles)
         if tail:
             mine += head > 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -64,10 +64,16 @@ class Loaded:
         self.kernel.prepare(self.arguments(a, b, d))()
         self.torch.cuda.synchronize()
 
-    def launch_c(self, a: Any, b: Any, d: Any) -> None:
-        """Launch through the C ABI on torch's stream and wait."""
+    def launch_c(self, a: Any, b: Any, d: Any, workspace: Any = None) -> None:
+        """Launch through the C ABI on torch's stream, with a workspace if it asks for one; wait."""
         stream = self.torch.cuda.current_stream().cuda_stream
-        status = self.library.launch(self.arguments(a, b, d), stream)
+        x = self.arguments(a, b, d)
+        size = self.library.workspace_bytes(x.m, x.n, x.k)
+        if size and workspace is None:
+            workspace = self.torch.zeros(size, dtype=self.torch.uint8, device="cuda")
+        if size:
+            x = replace(x, workspace=workspace.data_ptr())
+        status = self.library.launch(x, stream)
         assert self.library.status_string(status) == "success", self.library.last_error()
         self.torch.cuda.synchronize()
 
@@ -75,9 +81,13 @@ class Loaded:
 @cache
 def load(spec: Path) -> Loaded:
     """A spec's kernel, built (or taken from the cache) and loaded once."""
+    return load_plan(lower(load_spec(spec)))
+
+
+def load_plan(plan: KernelPlan) -> Loaded:
+    """The kernel of a plan, built (or taken from the cache) and loaded."""
     import torch
 
-    plan = lower(load_spec(spec))
     kernel = Kernel(plan, build(plan).path)
     path = build_shared_library(render(plan).source, name=plan.name, target=plan.target)
     return Loaded(plan, kernel, SharedLibrary(plan.name, path), path, torch)

@@ -6,7 +6,7 @@ import pytest
 from conftest import changed
 
 from kgen.errors import KgenError, SpecError
-from kgen.plan import lower
+from kgen.plan import KernelPlan, lower
 from kgen.plan.hopper import WgmmaPersistentPlan
 from kgen.spec import parse_spec
 
@@ -53,6 +53,49 @@ B_N = {"b: {dtype: bf16, major: k}": "b: {dtype: bf16, major: n}"}
 def cluster(m: int, n: int) -> dict[str, str]:
     """The change to clusters of m x n CTAs."""
     return {"cluster: {m: 2, n: 1}": f"cluster: {{m: {m}, n: {n}}}"}
+
+
+AT_ONCE = {"deferred: true": "deferred: false"}
+WHOLE = {"scheduler: wrap": "scheduler: round_robin"}
+
+ON_DEVICE: dict[str, dict[str, str]] = {
+    "a1_four_stages": {"stages: 3": "stages: 4", "store_buffers: 4": "store_buffers: 1", **WHOLE},
+    "a3_deferred": WHOLE,
+    "a3_at_once": {**WHOLE, **AT_ONCE, "store_buffers: 4": "store_buffers: 3"},
+    "a6_four_ctas": {**cluster(4, 1), "clusters: auto": "clusters: 20"},
+    "a6_no_producer": {
+        **NO_PRODUCER,
+        "n: 256, k": "n: 192, k",
+        "release: same": "release: previous",
+    },
+    "i3_overlaps": {**WHOLE, "pdl: false": "pdl: true"},
+}
+"""Kernels of the GPU tests in tests/gpu/test_persistent.py, beside the shipped ones."""
+
+WHOLE_CTA = """\
+name: a3_not_resident
+target: sm_90a
+gemm:
+  a: {dtype: bf16, major: k}
+  b: {dtype: bf16, major: k}
+  d: {dtype: bf16, major: n}
+  accumulator: f32
+schedule:
+  kind: wgmma_ws
+  tile: {m: 128, n: 256, k: 64}
+  consumers: 2
+  stages: 3
+"""
+"""The tile of FAST with a CTA for each."""
+
+
+def on_device() -> dict[str, KernelPlan]:
+    """Plans of ON_DEVICE and of WHOLE_CTA, by name."""
+    plans: dict[str, KernelPlan] = {
+        name: plan_of({"name: sample": f"name: {name}", **changes})
+        for name, changes in ON_DEVICE.items()
+    }
+    return plans | {"a3_not_resident": lower(parse_spec(WHOLE_CTA, "whole.yaml"))}
 
 
 def plan_of(changes: dict[str, str] | None = None) -> WgmmaPersistentPlan:

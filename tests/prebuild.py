@@ -6,6 +6,7 @@ variable at it there: artefacts are found by content, so nothing is compiled aga
 
 from __future__ import annotations
 
+from persistent import on_device
 from variants import VARIANTS, variant
 
 from kgen.api import build, load_spec, lower, render
@@ -18,6 +19,10 @@ def main() -> None:
     """Build every shipped kernel with its C launcher, and every variant."""
     for spec in find_specs([data_folder("specs")]):
         plan = lower(load_spec(spec))
+        print(build(plan).path)
+        source = render(plan).source
+        print(build_shared_library(source, name=plan.name, target=plan.target))
+    for plan in on_device().values():
         print(build(plan).path)
         source = render(plan).source
         print(build_shared_library(source, name=plan.name, target=plan.target))

@@ -184,8 +184,9 @@ _ADVICE: dict[Cause, tuple[str, str]] = {
     "fence in main loop": (
         "schedule.kind",
         (
-            "every K tile would wait for a fence of the whole GPU: an arrive or fence with .release "
-            "at cluster scope or wider; a fault of the template, or of an edit to its output"
+            "every K tile would wait for a fence of the whole GPU: an arrive or a fence with "
+            ".release at cluster scope or wider; a fault of the template, or of an edit to its "
+            "output"
         ),
     ),
 }

@@ -15,14 +15,18 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from persistent import WHOLE, plan_of
 
 from kgen.build.compile import build_shared_library
 from kgen.build.process import scrubbed_env
 from kgen.build.toolchain import locate
+from kgen.errors import LaunchError
 from kgen.paths import data_folder
 from kgen.plan import KernelPlan, lower
 from kgen.render import render
 from kgen.run import Arguments, SharedLibrary, status_of
+from kgen.run.arguments import require_workspace
+from kgen.run.grid import grid_of
 from kgen.spec import load_spec, parse_spec
 
 SPECS = sorted((data_folder("specs") / "hopper").glob("*.yaml"))  # others: test_tcgen05_launcher
@@ -70,10 +74,12 @@ class Launcher:
 
 
 def _plans() -> list[KernelPlan]:
-    return [*(lower(load_spec(s)) for s in SPECS), lower(parse_spec(TRANSPOSED))]
+    resident = [plan_of({"name: sample": f"name: {n}", **c}) for n, c in RESIDENT.items()]
+    return [*(lower(load_spec(s)) for s in SPECS), lower(parse_spec(TRANSPOSED)), *resident]
 
 
-NAMES = [*(s.stem for s in SPECS), "transposed"]
+RESIDENT = {"cuts_tiles": {}, "whole_tiles": WHOLE}
+NAMES = [*(s.stem for s in SPECS), "transposed", *RESIDENT]
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +119,8 @@ def test_the_table_reaches_every_status_that_needs_no_device(launchers):
     for launcher in launchers.values():
         names = [s.name for s in launcher.plan.statuses]
         seen = {launcher.name(launcher.library.launch(replace(GOOD, **c))) for c in TABLE}
-        assert set(names[: names.index("d_not_on_device")]) <= seen
+        early = set(names[: names.index("d_not_on_device")])
+        assert early - {"workspace_unusable"} <= seen  # a device tells whether it needs one
 
 
 POINTERS = st.sampled_from([0, 1, 2, 8, 16, 0x1000, 0x1001, 0x1002, 0x1008, 0x1010])
@@ -150,8 +157,32 @@ def test_status_strings_are_the_texts_of_the_plan(launcher):
         assert launcher.library.status_string(value) == "not a status of this kernel"
 
 
-def test_no_workspace_is_needed(launcher):
-    assert launcher.library.workspace_bytes(8192, 8192, 8192) == 0
+def test_without_a_device_no_workspace_is_needed(launcher):
+    """Cut tiles need one, as large as the clusters on the device ask for: none, no bytes."""
+    on_device = launcher.plan.cuts_tiles and launcher.library.init() == 0
+    assert (launcher.library.workspace_bytes(17152, 256, 8192) > 0) == on_device
+    for empty in ((0, 8, 8), (8, 0, 8), (8, 8, 0), (-1, 8, 8), (8, 2**31, 8)):
+        assert launcher.library.workspace_bytes(*empty) == 0
+
+
+def test_both_launchers_know_the_status_of_a_missing_workspace(launcher):
+    """The C launcher asks a device for its grid, so here its text is held against Python's grid."""
+    plan, source = launcher.plan, render(launcher.plan).source
+    check = "if (grid.share > 0 && (!workspace || !aligned(workspace, 16)))\n"
+    assert source.count(f"{check}        return {plan.name}_workspace_unusable;") == plan.cuts_tiles
+    assert ("workspace_unusable" in [s.name for s in plan.statuses]) == plan.cuts_tiles
+    if not plan.cuts_tiles:
+        return
+    m, n = plan.cluster_tile
+    cut = grid_of(plan, 67 * m, n, 128 * plan.tile[2], 66)
+    whole = grid_of(plan, 66 * m, n, 128 * plan.tile[2], 66)
+    assert cut.share > 0 == whole.share
+    for unusable in (GOOD, replace(GOOD, workspace=0x40008)):
+        with pytest.raises(LaunchError, match=f"{cut.workspace_bytes} bytes") as error:
+            require_workspace(plan, unusable, cut)
+        assert error.value.status == "workspace_unusable"
+    require_workspace(plan, GOOD, whole)
+    require_workspace(plan, replace(GOOD, workspace=0x40000), cut)
 
 
 def test_a_failed_cuda_call_leaves_its_code(launcher):

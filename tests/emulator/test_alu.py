@@ -344,7 +344,7 @@ def test_parameters_and_special_registers():
 
 
 def test_a_predicate_of_lanes_takes_the_same_value_for_all() -> None:
-    """A comparison of 16-bit registers that are equal in all lanes, into a predicate that varied."""
+    """A comparison of 16-bit registers, equal in all lanes, into a predicate that varied."""
     body = """
     setp.lt.u32 %p1, %r0, 5;
     mov.u16 %h1, 3;

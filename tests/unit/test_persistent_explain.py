@@ -90,8 +90,8 @@ pipeline
         (
             {**NO_PRODUCER, "n: 256, k": "n: 128, k", "store_buffers: 4": "store_buffers: 1"},
             [
-                "8 warps: 2 consumer warpgroups of 64 x 128, and no producer: a thread of the first "
-                "consumer loads.",
+                "8 warps: 2 consumer warpgroups of 64 x 128, and no producer: a thread of the "
+                "first consumer loads.",
                 "  refill          32   place of the thread that loads",
                 "       | each warp, at the end of a tile: stmatrix of 16 x 64 panels",
                 "  1 buffer per warp --TMA store by the warp--> global D",
