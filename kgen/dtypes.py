@@ -54,6 +54,16 @@ class DType:
             raise ValueError(f"one {self.name} is {self.bits} bits, not whole bytes")
         return self.bits // 8
 
+    @property
+    def elements_per_byte(self) -> int:
+        """How many elements share a byte; 1 for types of whole bytes."""
+        return max(1, 8 // self.bits)
+
+    @property
+    def storage_bytes(self) -> int:
+        """Bytes of the smallest run of elements that fills whole bytes."""
+        return max(1, self.bits // 8)
+
     def bytes_of(self, elements: int) -> int:
         """Bytes of a run of elements. Raises ValueError if they end inside a byte."""
         if elements * self.bits % 8:

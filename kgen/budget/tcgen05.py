@@ -246,7 +246,7 @@ def _boxes(spec: KernelSpec, g: Geometry) -> tuple[TmaBox, ...]:
             count = rows // width * of
             inner, outer, axes = width, g.tile_k, (axis, "k")
         text = f"{count} per stage"
-        size, per_byte = max(1, g.operand.bits // 8), max(1, 8 // g.operand.bits)
+        size, per_byte = g.operand.storage_bytes, g.operand.elements_per_byte
         return TmaBox(name, *axes, inner, outer, size, ROW_BYTES, text, count, per_byte)
 
     def scales(name: str, axis: str, blocks: int) -> TmaBox:

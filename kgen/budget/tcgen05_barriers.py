@@ -58,7 +58,7 @@ def _ring(
     prefix: str, stages: int, size: int, groups: int, producer: str, both: str, commit: str
 ) -> list[Barrier]:
     """The two rows of one ring. groups: CTA groups that the loads of one CTA reach."""
-    arriver = commit if groups == 1 else f"{commit}, of {groups} CTA groups"
+    arriver = commit if groups == 1 else f"{commit}, {groups} groups"
     return [
         Barrier(f"{prefix}full", stages, 1, size, both.format(producer), "mma"),
         Barrier(f"{prefix}empty", stages, groups, 0, arriver, producer),

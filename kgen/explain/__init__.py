@@ -120,7 +120,7 @@ def _barrier_rows(b: Budget) -> list[str]:
 
 
 def _box_rows(b: Budget, plan: KernelPlan) -> list[str]:
-    wide = max(len(x.operand) for x in b.boxes) + 2
+    wide = max(3, *(len(x.operand) + 1 for x in b.boxes))
     rows = [f"{'':<{wide}}{'box':<16}{'bytes':>7}{'swizzle':>9}   {'count':<14}stride rule"]
     maps = {m.operand: m for m in plan.maps}
     for x in b.boxes:

@@ -72,7 +72,6 @@ def lower_tcgen05(loaded: LoadedSpec, budget: Budget) -> Tcgen05Plan:
         raster_along_n=s.raster.along == "n",
         is_split=split,
         is_pair=g.group == 2,
-        has_cluster=g.ctas > 1,
         a_shared=g.a_shares > 1,
         b_shared=g.b_shares > 1,
         sfb_shared=g.sfb_shared,

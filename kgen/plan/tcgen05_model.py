@@ -61,10 +61,8 @@ class Issue:
 class Tcgen05Plan(KernelPlan):
     """One kernel of a tcgen05 schedule."""
 
-    raster_along_n: bool
     is_split: bool  # A has a ring of its own
     is_pair: bool  # cta_group 2
-    has_cluster: bool  # more than one CTA
     a_shared: bool  # A is loaded in slices by the CTAs of a cluster along N
     b_shared: bool
     sfb_shared: bool  # each CTA of a pair loads half of B's scales

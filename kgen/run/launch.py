@@ -160,9 +160,8 @@ class OverlappingLaunch(Launch):
         driver = import_driver()
         config = launch_config(self.grid, self.threads, self.smem_bytes)
         overlap = driver.CUlaunchAttribute()
-        overlap.id = (
-            driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-        )
+        ids = driver.CUlaunchAttributeID
+        overlap.id = ids.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         overlap.value.programmaticStreamSerializationAllowed = 1
         config.attrs, config.numAttrs = [overlap], 1
         buffers = [np.array(x) for x in self.arguments]
@@ -187,10 +186,8 @@ class Kernel:
         """Raises DeviceError when the current device cannot run the plan's target."""
         cupy = require_device(plan)
         if plan.is_oversized:
-            raise DeviceError(
-                f"{plan.name} needs {plan.smem_bytes} bytes of shared memory, which only its C "
-                "launcher can ask for: cupy knows no oversized mode"
-            )
+            what = f"{plan.smem_bytes} bytes of shared memory; cupy knows no oversized mode"
+            raise DeviceError(f"{plan.name} needs its C launcher, for {what}")
         self.plan = plan
         self._function = cupy.RawModule(path=str(cubin)).get_function(plan.name)
         self._function.max_dynamic_shared_size_bytes = plan.smem_bytes

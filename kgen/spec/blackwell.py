@@ -97,11 +97,6 @@ class _Tcgen05(Model):
     )
     tmem: Tmem = Tmem()  # pyright: ignore[reportCallIssue]
     smem: Smem = Smem()  # pyright: ignore[reportCallIssue]
-    scheduler: Literal["static", "clc"] = Field(
-        "static",
-        description="static: a resident cluster takes every n-th tile. clc: clusters ask the "
-        "hardware for the next one.",
-    )
     raster: Raster = Raster()  # pyright: ignore[reportCallIssue]
     l2: EvictionL2 = EvictionL2()  # pyright: ignore[reportCallIssue]
     epilogue: TmaStaged = TmaStaged()  # pyright: ignore[reportCallIssue]

@@ -103,7 +103,7 @@ def test_tensor_memory_is_freed_last_and_by_the_warp_that_took_it(code, plan):
     order = ["tcgen05_alloc", "fence_before", "tcgen05_relinquish", "tcgen05_dealloc"]
     places = [body.index(f"ptx::{name}" if name[0] == "t" else name) for name in order]
     assert places == sorted(places)
-    barrier = "ptx::cluster_barrier();" if plan.has_cluster else "__syncthreads();"
+    barrier = "ptx::cluster_barrier();" if plan.clustered else "__syncthreads();"
     first, last = body.index(barrier), body.rindex(barrier)
     # Everyone meets between the allocation and the first use, and between the last use and the end.
     assert places[0] < first < body.index("smem.tmem;") < last < places[2]
