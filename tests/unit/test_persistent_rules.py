@@ -14,7 +14,10 @@ WITHOUT_DEFERRED = {old: new for old, new in F16.items() if old not in NOT_DEFER
     [
         (
             {"a: {dtype: bf16": "a: {dtype: f16"},
-            ["fast.yaml:5:14: gemm.b.dtype: A is f16, B is bf16: wgmma takes equal 16-bit types"],
+            [
+                "fast.yaml:5:14: gemm.b.dtype: A is f16, B is bf16: wgmma takes equal types, "
+                "or e4m3 with e5m2"
+            ],
         ),
         (
             {"accumulator: f32": "accumulator: f16", **NOT_DEFERRED},
