@@ -41,11 +41,15 @@ lint: $(SETUP)
 	$(PY) -m ruff format --check .
 	$(PY) -m pyright -p pyproject.toml
 
+SHIPPED = examples/consumer/cmake/kernels examples/consumer/torch/kernels
+
 golden: $(SETUP)
 	$(KGEN) render specs
+	for folder in $(SHIPPED); do $(KGEN) ship --to $$folder || exit 1; done
 
 check: $(SETUP)
 	$(KGEN) check
+	for folder in $(SHIPPED); do $(KGEN) check $$folder || exit 1; done
 
 # What `make gpu` and `make bench` load, for GPU machines that cannot install compilers: carry the
 # folder along and point KGEN_CACHE at it there.

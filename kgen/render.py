@@ -79,6 +79,17 @@ def _environment() -> Environment:
     )
 
 
+def fill(template: str, **values: Any) -> str:
+    """The text of a template that is no kernel: a binding, a build file.
+
+    Raises RenderError when the template and the values disagree.
+    """
+    try:
+        return _environment().get_template(template).render(**values).strip("\n") + "\n"
+    except TemplateError as error:
+        raise RenderError(f"{template}: {error}") from error
+
+
 def _tidy(text: str) -> str:
     """No trailing blanks, no two empty lines in a row, one newline at the end."""
     text = re.sub(r"[ \t]+\n", "\n", text)
@@ -222,13 +233,21 @@ def without_evidence(source: str) -> str:
 
     Raises RenderError when the block is missing, or holds anything that a compiler would see.
     """
+    return with_evidence(source, [NO_EVIDENCE])
+
+
+def with_evidence(source: str, rows: Iterable[str]) -> str:
+    """The text with the content of its evidence block replaced by these comment lines.
+
+    Raises RenderError as without_evidence does.
+    """
     begin, end = source.find(EVIDENCE_BEGIN), source.find(EVIDENCE_END)
     if begin < 0 or end < begin:
         raise RenderError("the evidence block is missing from the header")
     lines = source[begin:end].splitlines()
     if not all(line.startswith("//") and not line.rstrip().endswith("\\") for line in lines):
         raise RenderError("the evidence block holds more than comments")
-    return f"{source[:begin]}{EVIDENCE_BEGIN}\n{NO_EVIDENCE}\n{source[end:]}"
+    return "\n".join([source[:begin] + EVIDENCE_BEGIN, *rows, source[end:]])
 
 
 def source_digest(source: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -120,3 +120,12 @@ def code_only() -> Callable[[str], str]:
         return re.sub(r"^#[^\n]*$", "", text, flags=re.MULTILINE)
 
     return strip
+
+
+@pytest.fixture(scope="module")
+def no_toolchain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A machine without compilers and with an empty cache: nothing is built."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("KGEN_TOOLCHAIN_DIR", "KGEN_CACHE"):
+            patch.setenv(name, str(tmp_path_factory.mktemp("nothing")))
+        yield

@@ -29,6 +29,12 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 }
 """What a variant of a kind starts from; without a kind it is one of wgmma_ws."""
 
+
+def operands(a: str, b: str, d: str, accumulator: str = "f32") -> dict[str, Any]:
+    """A gemm of these element types."""
+    return {"a": {"dtype": a}, "b": {"dtype": b}, "d": {"dtype": d}, "accumulator": accumulator}
+
+
 DIRECT = {"epilogue": {"kind": "direct"}}
 
 BUFFERS_2 = {"kind": "tma_turns", "store_buffers": 2}
@@ -270,6 +276,55 @@ PERSISTENT_TYPES: dict[str, dict[str, Any]] = {
     "f16_accumulation_tall": {
         "gemm": {"accumulator": "f16"},
         "schedule": {"consumers": 1, "tile": {"m": 320}, "stages": 2},
+    },
+    "e4m3_e5m2": {
+        "gemm": operands("e4m3", "e5m2", "f16"),
+        "schedule": {"tile": {"n": 128, "k": 128}, "epilogue": {"deferred": True}},
+    },
+    "e5m2_cluster_wrap": {
+        "gemm": operands("e5m2", "e5m2", "bf16"),
+        "schedule": {
+            "tile": {"k": 128},
+            "cluster": {"m": 2, "n": 1},
+            "scheduler": "wrap",
+            "release": "previous",
+            "epilogue": {"deferred": True},
+        },
+    },
+    "e4m3_k_32_f32_output": {
+        "gemm": operands("e4m3", "e4m3", "f32"),
+        "schedule": {
+            "tile": {"m": 64, "n": 32, "k": 32},
+            "consumers": 1,
+            "stages": 4,
+            "producer": "warp",
+            "epilogue": {"store_buffers": 1},
+        },
+    },
+    "tf32_wrap": {
+        "gemm": operands("tf32", "tf32", "f32"),
+        "schedule": {"tile": {"k": 32}, "cluster": {"m": 1, "n": 2}, "scheduler": "wrap"},
+    },
+    "tf32_two_slabs_no_producer": {
+        "gemm": operands("tf32", "tf32", "bf16"),
+        "schedule": {"tile": {"m": 256, "k": 16}, "producer": "none", "stages": 4},
+    },
+    "s8": {
+        "gemm": operands("s8", "s8", "s32", "s32"),
+        "schedule": {"tile": {"n": 96, "k": 128}, "producer": "warp"},
+    },
+    "s8_cluster_wrap": {
+        "gemm": operands("s8", "s8", "s32", "s32"),
+        "schedule": {
+            "cluster": {"m": 2, "n": 1},
+            "scheduler": "wrap",
+            "release": "previous",
+            "raster": {"along": "m", "group": 2},
+        },
+    },
+    "bf16_f32_output": {
+        "gemm": {**BF16, "d": {"dtype": "f32"}},
+        "schedule": {"tile": {"n": 160}},
     },
 }
 

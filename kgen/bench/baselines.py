@@ -1,18 +1,79 @@
-"""cuBLAS through torch.mm as a baseline, on the candidate's own buffers. Imports torch only when
-called.
+"""What a user of torch would call instead, on the candidate's own buffers: cuBLAS through torch.mm,
+torch._scaled_mm (fp8) and torch._int_mm (s8). Imports torch only when called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from kgen.errors import DeviceError, KgenError
+from kgen.verify.numbers import FP8, Numerics
 
-TORCH_F32 = "torch.mm"
-TORCH_F16 = "torch.mm, f16 accumulation"
-# Raw storage has no bf16; torch sees those bits as its own type.
-_VIEWS = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
+Launcher = Callable[[], None]
+Formats = tuple[str, str, str]
+
+# Raw storage has no bf16 and no fp8; torch sees those bits as its own type. tf32 is f32 to it, and
+# a switch says that it may be rounded.
+_VIEWS = {
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f32": "float32",
+    "tf32": "float32",
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+    "s8": "int8",
+    "s32": "int32",
+}
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One way to compute the product with torch.
+
+    output  format of D that it writes
+    note  what it computes, for the like-for-like column
+    launcher  of a (M, K), b (N, K), d (M, N), raw storage, and their formats
+    """
+
+    name: str
+    output: str
+    note: str
+    launcher: Callable[[Any, Any, Any, Formats], Launcher]
+
+
+def computes(numerics: Numerics) -> str:
+    """The like-for-like note of a kernel."""
+    fast = "fast " if numerics.sums_fp8 else ""
+    return f"{fast}{numerics.accumulator} accumulation, {numerics.output} output"
+
+
+def baselines_of(numerics: Numerics) -> tuple[Baseline, ...]:
+    """Every baseline that computes a kernel's product from its operands.
+
+    torch.mm writes the operands' type, whatever the kernel's D; the others write the kernel's.
+    """
+    if numerics.a in FP8:
+        return (
+            Baseline(
+                "torch._scaled_mm, fast accumulation",
+                numerics.output,
+                f"fast f32 accumulation, {numerics.output} output",
+                torch_scaled_mm,
+            ),
+        )
+    if numerics.a == "s8":
+        return (Baseline("torch._int_mm", "s32", "s32 accumulation, s32 output", torch_int_mm),)
+    if numerics.a == "tf32":
+        note = "f32 accumulation, f32 output"
+        return (Baseline("torch.mm, TF32 allowed", "f32", note, torch_mm_tf32),)
+    note = f"f32 accumulation, {numerics.a} output"
+    rows = [Baseline("torch.mm", numerics.a, note, torch_mm)]
+    if numerics.a == "f16":
+        note = "f16 accumulation, f16 output"
+        rows.append(Baseline("torch.mm, f16 accumulation", "f16", note, torch_mm_f16))
+    return tuple(rows)
 
 
 def _torch() -> Any:
@@ -36,29 +97,60 @@ def as_tensor(array: Any, name: str) -> Any:
     return torch.from_dlpack(array).view(getattr(torch, _VIEWS[name]))
 
 
-def torch_mm(
-    a: Any, b: Any, d: Any, formats: tuple[str, str, str], *, f16_accumulation: bool = False
-) -> Callable[[], None]:
-    """A launcher of d = a @ b.T through torch.mm, as a user of torch would get it.
+def _tensors(a: Any, b: Any, d: Any, formats: Formats) -> tuple[Any, Any, Any]:
+    """a, b.T and d."""
+    left, right, out = (as_tensor(x, name) for x, name in zip((a, b, d), formats, strict=True))
+    return left, right.T, out
+
+
+def torch_mm(a: Any, b: Any, d: Any, formats: Formats) -> Launcher:
+    """A launcher of d = a @ b.T through torch.mm.
 
     Shapes  a (M, K), b (N, K), d (M, N) raw storage, cupy or numpy; formats: names of a, b and d
-    f16_accumulation  let cuBLAS accumulate in f16; the switch is global, so each launch sets and
-        restores it
     """
     torch = _torch()
-    left, right, out = (as_tensor(x, name) for x, name in zip((a, b, d), formats, strict=True))
-    turned = right.T
-    switches = torch.backends.cuda.matmul
+    left, turned, out = _tensors(a, b, d, formats)
+    return lambda: torch.mm(left, turned, out=out)
 
-    def launch() -> None:
-        torch.mm(left, turned, out=out)
 
-    def launch_f16() -> None:
-        before = switches.allow_fp16_accumulation
-        switches.allow_fp16_accumulation = True
+def _switched(launch: Launcher, switch: str) -> Launcher:
+    """`launch` with a global switch of torch's products on; each launch sets and restores it."""
+    switches = _torch().backends.cuda.matmul
+
+    def switched() -> None:
+        before = getattr(switches, switch)
+        setattr(switches, switch, True)
         try:
-            torch.mm(left, turned, out=out)
+            launch()
         finally:
-            switches.allow_fp16_accumulation = before
+            setattr(switches, switch, before)
 
-    return launch_f16 if f16_accumulation else launch
+    return switched
+
+
+def torch_mm_f16(a: Any, b: Any, d: Any, formats: Formats) -> Launcher:
+    """torch.mm, where cuBLAS may accumulate in f16."""
+    return _switched(torch_mm(a, b, d, formats), "allow_fp16_accumulation")
+
+
+def torch_mm_tf32(a: Any, b: Any, d: Any, formats: Formats) -> Launcher:
+    """torch.mm of f32, where cuBLAS may round the operands to tf32."""
+    return _switched(torch_mm(a, b, d, formats), "allow_tf32")
+
+
+def torch_int_mm(a: Any, b: Any, d: Any, formats: Formats) -> Launcher:
+    """torch._int_mm: s8 operands, s32 sums. It asks for M > 16 and K, N in multiples of 8."""
+    torch = _torch()
+    left, turned, out = _tensors(a, b, d, formats)
+    return lambda: torch._int_mm(left, turned, out=out)
+
+
+def torch_scaled_mm(a: Any, b: Any, d: Any, formats: Formats) -> Launcher:
+    """torch._scaled_mm with fast accumulation and scales of 1. On a GPU it asks for K and N in
+    multiples of 16, and not for e5m2 twice.
+    """
+    torch = _torch()
+    left, turned, out = _tensors(a, b, d, formats)
+    one = torch.ones((), device=left.device)
+    options = {"out_dtype": out.dtype, "use_fast_accum": True, "out": out}
+    return lambda: torch._scaled_mm(left, turned, scale_a=one, scale_b=one, **options)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kgen.bench.baselines import TORCH_F16, TORCH_F32, torch_mm
+from kgen.bench.baselines import baselines_of, computes
 from kgen.bench.protocol import Bench, Contestant, Measurement, Reading, Settings, measure
 from kgen.bench.sampler import nvml_sampler
 from kgen.plan import KernelPlan
@@ -14,7 +14,7 @@ from kgen.run import Kernel
 from kgen.verify import inputs
 from kgen.verify.buffers import PlacedMatrix, place_output
 from kgen.verify.device import arguments_of
-from kgen.verify.numbers import number_format
+from kgen.verify.numbers import Numerics, number_format
 from kgen.verify.problem import numerics_of, operand_in_memory, tile_of
 from kgen.verify.shapes import shape
 
@@ -89,7 +89,7 @@ def device_bench() -> Bench:
 def contestants(
     plan: KernelPlan, kernel: Kernel, problem: Problem, seed: int = 0
 ) -> tuple[Contestant, list[Contestant]]:
-    """The kernel and its baselines on shared buffer sets of random normal numbers.
+    """The kernel and its baselines on shared buffer sets of random numbers.
 
     The sets are used in turn and together exceed L2 by L2_MULTIPLE, so that no launch finds the
     operands of the one before.
@@ -97,34 +97,38 @@ def contestants(
     import cupy
 
     numerics = numerics_of(plan)
-    formats = (numerics.a, numerics.b, numerics.a)
     device = cupy.cuda.Device()
     cache = cupy.cuda.runtime.getDeviceProperties(device.id)["l2CacheSize"]
-    size = number_format(numerics.output).bytes
-    one_set = size * (problem.m * problem.k + problem.n * problem.k + problem.m * problem.n)
-    sets = max(MINIMUM_SETS, -(-L2_MULTIPLE * cache // one_set))
+    sets = max(MINIMUM_SETS, -(-L2_MULTIPLE * cache // _bytes(numerics, problem)))
     layout = shape(tile_of(plan), problem.m, problem.n, problem.k, "timed")
-    own, f32, f16 = [], [], []
+    make = inputs.GENERATORS[inputs.random_kind(numerics)]
+    baselines = baselines_of(numerics)
+    own: list[Callable[[], None]] = []
+    others: list[list[Callable[[], None]]] = [[] for _ in baselines]
     for index in range(sets):
-        x = inputs.normal(problem.m, problem.n, problem.k, numerics, seed=seed + index, xp=cupy)
+        x = make(problem.m, problem.n, problem.k, numerics, seed=seed + index, xp=cupy)
         a, b = (operand_in_memory(plan, m, o, layout) for m, o in ((x.a, "a"), (x.b, "b")))
         d = place_output(problem.m, problem.n, layout.ldd, numerics.output, xp=cupy)
         own.append(kernel.prepare(arguments_of(layout, a, b, d)))
-        # torch multiplies the same memory, through transposed views where it is stored so; it
-        # writes the operands' type only, and gets a buffer of its own where D has another.
+        # torch multiplies the same memory, through transposed views where it is stored so, into a
+        # buffer of its own where it writes another type than the kernel.
         left, right = (_as_rows(plan, m, o) for m, o in ((a, "a"), (b, "b")))
-        same = numerics.output == numerics.a
-        out = d.view if same else cupy.empty((problem.m, problem.n), dtype=x.a.dtype)
-        f32.append(torch_mm(left, right, out, formats))
-        if numerics.a == "f16":
-            f16.append(torch_mm(left, right, out, formats, f16_accumulation=True))
-    note = f"{numerics.accumulator} accumulation, {numerics.output} output"
-    baselines = [Contestant(TORCH_F32, tuple(f32), f"f32 accumulation, {numerics.a} output")]
-    if f16:
-        baselines.append(
-            Contestant(TORCH_F16, tuple(f16), f"f16 accumulation, {numerics.a} output")
-        )
-    return Contestant(plan.name, tuple(own), note), baselines
+        for baseline, launchers in zip(baselines, others, strict=True):
+            same = numerics.output == baseline.output
+            storage = number_format(baseline.output).storage
+            out = d.view if same else cupy.empty((problem.m, problem.n), dtype=storage)
+            formats = (numerics.a, numerics.b, baseline.output)
+            launchers.append(baseline.launcher(left, right, out, formats))
+    return Contestant(plan.name, tuple(own), computes(numerics)), [
+        Contestant(baseline.name, tuple(launchers), baseline.note)
+        for baseline, launchers in zip(baselines, others, strict=True)
+    ]
+
+
+def _bytes(numerics: Numerics, problem: Problem) -> int:
+    """Of one set of A, B and D."""
+    a, b, d = (number_format(x).bytes for x in (numerics.a, numerics.b, numerics.output))
+    return a * problem.m * problem.k + b * problem.n * problem.k + d * problem.m * problem.n
 
 
 def _as_rows(plan: KernelPlan, placed: PlacedMatrix, operand: str) -> Any:

@@ -5,21 +5,21 @@ nothing.
 from __future__ import annotations
 
 import datetime
-import json
 import math
 import re
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from kgen.bench.protocol import Measurement
 from kgen.bench.statistics import Ratio, Verdict
 from kgen.errors import KgenError
 from kgen.files import make_folder, write_whole
+from kgen.records import Record, dump_record, load_record
 from kgen.verify.outcome import Report
 
 SCHEMA = 1
@@ -27,22 +27,16 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 
 
-class _Part(BaseModel):
-    """Frozen and strict: an unknown key is a misspelt one, or a newer file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Gpu(_Part):
+class Gpu(Record):
     """The board and what ran it."""
 
     name: str
     driver: str
     toolkit: str = ""
-    libraries: dict[str, str] = {}  # torch, cuBLAS, cupy: versions
+    libraries: dict[str, str] = Field(default_factory=dict)  # torch, cuBLAS, cupy: versions
 
 
-class Compiler(_Part):
+class Compiler(Record):
     """What made the cubin."""
 
     name: str
@@ -50,7 +44,7 @@ class Compiler(_Part):
     options: tuple[str, ...] = ()
 
 
-class Timing(_Part):
+class Timing(Record):
     """One contestant in one window. Units microseconds per launch; TFLOPS from the median."""
 
     name: str
@@ -64,7 +58,7 @@ class Timing(_Part):
     power_w: float | None = None
 
 
-class RatioRecord(_Part):
+class RatioRecord(Record):
     """Candidate over baseline; above 1 if the candidate is faster."""
 
     baseline: str
@@ -75,7 +69,7 @@ class RatioRecord(_Part):
     rounds: int
 
 
-class Window(_Part):
+class Window(Record):
     """All contestants of one window length; the first is the candidate."""
 
     launches: int
@@ -83,7 +77,7 @@ class Window(_Part):
     ratios: tuple[RatioRecord, ...]
 
 
-class Timed(_Part):
+class Timed(Record):
     """One timed problem."""
 
     m: Count
@@ -96,18 +90,18 @@ class Timed(_Part):
     notes: tuple[str, ...] = ()
 
 
-class Verified(_Part):
+class Verified(Record):
     """One gate of one checked problem; `figures` are the gate's numbers."""
 
     shape: str
     data: str
     gate: str
     passed: bool
-    figures: dict[str, float] = {}
+    figures: dict[str, float] = Field(default_factory=dict)
     cause: str = ""
 
 
-class Result(_Part):
+class Result(Record):
     """Everything known about one kernel on one GPU."""
 
     schema_version: Literal[1] = SCHEMA
@@ -200,18 +194,8 @@ def save_result(result: Result, folder: Path) -> Path:
 
 
 def dump_result(result: Result) -> str:
-    """The file's text: sorted keys, so that a diff shows only what changed."""
-    data = result.model_dump(mode="json")
-    return json.dumps(_rounded(data), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-
-
-def _rounded(value: Any) -> Any:
-    """Floats to seven significant digits: more is noise, and noise makes diffs."""
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_rounded(item) for item in value]
-    return float(f"{value:.7g}") if isinstance(value, float) and math.isfinite(value) else value
+    """The file's text: sorted keys, floats to seven digits."""
+    return dump_record(result)
 
 
 def load_result(path: Path) -> Result:
@@ -220,22 +204,7 @@ def load_result(path: Path) -> Result:
     Raises  KgenError naming the file and the field, for a newer schema, broken JSON or a wrong
         field
     """
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise KgenError(f"{path}: not a result file: {error}") from error
-    version = data.get("schema_version") if isinstance(data, dict) else None
-    if type(version) is not int:
-        raise KgenError(f"{path}: not a result file: no schema_version")
-    if version > SCHEMA:
-        raise KgenError(
-            f"{path}: schema {version} is newer than this kgen reads ({SCHEMA}); fix: upgrade kgen"
-        )
-    try:
-        return Result.model_validate_json(json.dumps(data))
-    except ValidationError as error:
-        lines = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
-        raise KgenError("\n".join(f"{path}: {line}" for line in lines)) from error
+    return load_record(path, Result, "a result file", SCHEMA)
 
 
 def load_results(folder: Path) -> tuple[Result, ...]:

@@ -16,7 +16,8 @@ from kgen.render import render
 from kgen.run import Kernel
 from kgen.run.launch import import_cupy
 from kgen.verify.device import Case, run_case, shapes_of, verify_on_gpu
-from kgen.verify.problem import tile_of
+from kgen.verify.inputs import random_kind
+from kgen.verify.problem import numerics_of, tile_of
 from kgen.verify.shapes import shape
 
 LIBRARIES = ("torch", "nvidia-cublas", "cupy-cuda13x", "cuda-bindings")
@@ -50,8 +51,9 @@ def run(
         verify_on_gpu(plan, kernel, shapes_of(plan, facts["sm_count"]), keep)
     timings: list[Timed] = []
     notes: list[str] = []
+    kind = random_kind(numerics_of(plan))
     for m, n, k in problems:
-        keep(run_case(plan, kernel, shape(tile_of(plan), m, n, k, "timed"), "normal"))
+        keep(run_case(plan, kernel, shape(tile_of(plan), m, n, k, "timed"), kind))
         measurement, contestant_notes = _time(plan, kernel, (m, n, k), settings, progress)
         timings.append(timed(m, n, k, measurement, contestant_notes))
     return Result(

@@ -4,7 +4,8 @@
     pool        worker processes that run NVRTC inside that environment (worker.py is their script)
     nvcc        the nvcc driver of the private environment, or of a toolkit that was asked for
     cache       content-addressed store of what was built
-    gate        reads a ptxas report; decides which notes fail a build
+    sass        reads a disassembly: main loops, and the fences that must not stand in one
+    gate        reads a build's log; decides which notes fail a build
     compile     compile_source, build_shared_library, disassemble: the calls other layers use
 
 Nothing here knows of specs, plans or templates, and nothing imports the compilers: they run in

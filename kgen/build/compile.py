@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import platform
 import re
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from kgen.build import cache, gate, nvcc, pool, process
+from kgen.build import cache, gate, nvcc, pool, process, sass
 from kgen.build.gate import Finding, Resources
 from kgen.build.process import Compiled
 from kgen.build.toolchain import locate, lock
@@ -189,7 +190,8 @@ def _from_cache(job: _Job) -> Artifact:
             "resources": [dataclasses.asdict(item) for item in gate.resources(made.log)],
             "notes": list(gate.notes(made.log)),
         }
-        entry = cache.store(key, job.file, made.data, made.log, report)
+        log = made.log + _main_loop_notes(job, made.data)
+        entry = cache.store(key, job.file, made.data, log, report)
     return Artifact(
         key=key,
         name=job.name,
@@ -204,6 +206,16 @@ def _from_cache(job: _Job) -> Artifact:
         seconds=float(entry.report["seconds"]),
         cached=cached,
     )
+
+
+def _main_loop_notes(job: _Job, data: bytes) -> str:
+    """Lines for the gate about fences in a main loop; only the private toolchain can look."""
+    if job.kind != "cubin" or job.toolchain != "private":
+        return ""
+    with tempfile.TemporaryDirectory(prefix="kgen-") as folder:
+        cubin = Path(folder, job.file)
+        cubin.write_bytes(data)
+        return "".join(f"\n{gate.FENCE_NOTE} {x}" for x in sass.fences(disassemble(cubin)))
 
 
 def _build(job: _Job) -> Compiled:

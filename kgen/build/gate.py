@@ -1,4 +1,4 @@
-"""Reads a ptxas report: resources of each kernel, and the notes that fail a build.
+"""Reads a build's log: resources of each kernel, and the notes that fail a build.
 
 Pure text in, data out; takes the log of nvcc (-Xptxas=-v) and of NVRTC (--ptxas-options=-v). All
 failing notes are `info` lines with exit status 0, so the status alone proves nothing. No spec can
@@ -13,7 +13,11 @@ from typing import Literal
 
 from kgen.errors import CompileError
 
-Cause = Literal["registers", "setmaxnreg", "wgmma serialised", "accumulator in flight"]
+Cause = Literal[
+    "registers", "setmaxnreg", "wgmma serialised", "accumulator in flight", "fence in main loop"
+]
+
+FENCE_NOTE = "sass    : fence in a main loop:"  # how kgen's own lines of a build's log begin
 
 # The notes of ptxas that fail a build, beside spills. C7507 and C7508 are two reasons to ignore
 # setmaxnreg; other reasons fail by their wording. C7602 ends the compilation by itself; it is here
@@ -112,6 +116,10 @@ def check(log: str) -> tuple[Finding, ...]:
         elif match := _STACK.search(line):
             if int(match[2]) or int(match[3]):
                 found[("spill", kernel)] = Finding("spill", line, "registers", kernel)
+        elif line.startswith(FENCE_NOTE):
+            owner = line.removeprefix(FENCE_NOTE).split(":")[0].strip()
+            finding = Finding("fence", line, "fence in main loop", owner)
+            found.setdefault(("fence", line), finding)
         elif code := _failing_code(line):
             named = re.search(r"in (?:the )?function '?(\w+)", line)
             finding = Finding(code, line, _cause(code, line), named[1] if named else kernel)
@@ -171,6 +179,13 @@ _ADVICE: dict[Cause, tuple[str, str]] = {
         (
             "ptxas added a wait or fence: the accumulator is touched between a commit and its "
             "wait; a fault of the template, or of an edit to its output"
+        ),
+    ),
+    "fence in main loop": (
+        "schedule.kind",
+        (
+            "every K tile would wait for a fence of the whole GPU: an arrive or fence with .release "
+            "at cluster scope or wider; a fault of the template, or of an edit to its output"
         ),
     ),
 }

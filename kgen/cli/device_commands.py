@@ -54,6 +54,10 @@ def verify(
         Path | None,
         typer.Option(help="Folder for PTX and launch descriptions (emulator), for kgen emulate."),
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="Folder for a record of the run (emulator), evidence for kgen ship."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random operands.")] = 0,
     toolchain: Toolchain = "private",
     as_json: Json = False,
@@ -71,10 +75,10 @@ def verify(
     if on == "emulator":
         if shape:
             raise KgenError("--shape is for a GPU; the emulator's shapes follow from the tile")
-        verify_emulated(spec, schedules, toolchain, as_json, keep, seed)
+        verify_emulated(spec, schedules, toolchain, as_json, keep, seed, record)
         return
-    if schedules or keep:
-        raise KgenError("--schedules and --keep are for the emulator: add --on emulator")
+    if schedules or keep or record:
+        raise KgenError("--schedules, --keep and --record are for the emulator: --on emulator")
     _verify_on_gpu(spec, shape, seed, toolchain, as_json)
 
 

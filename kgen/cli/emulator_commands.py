@@ -114,14 +114,17 @@ def verify_emulated(
     as_json: bool,
     keep: Path | None = None,
     seed: int = 0,
+    record: Path | None = None,
 ) -> None:
     """`kgen verify --on emulator`: every derived shape under every schedule, values bit for bit.
 
-    keep  folder for the PTX and one launch description per shape, which `kgen emulate` takes
+    record  folder for a record of the run, which `kgen ship` takes as evidence
+    keep    folder for the PTX and one launch description per shape, which `kgen emulate` takes
     """
     from kgen import api
     from kgen.emu.api import DEFAULT_SCHEDULES
     from kgen.verify import emulator
+    from kgen.verify.record import emulator_record, save_emulator_record
 
     plan = api.lower(api.load_spec(spec))
     emulator.require_covered(plan)
@@ -154,9 +157,13 @@ def verify_emulated(
         if case.wrong:
             lines.append(f"  {case.wrong} elements of D are wrong, the first {case.first_wrong}")
     lines += [f"not reached by any case: {gap}" for gap in judgement.gaps]
+    digest = api.render(plan).digest
+    if record is not None:
+        found = emulator_record(plan.name, digest, verdict, cases)
+        note(f"recorded in {save_emulator_record(found, record)}")
     data = {
         "kernel": plan.name,
-        "source_digest": api.render(plan).digest,
+        "source_digest": digest,
         "verdict": verdict,
         "note": "emulated, not run on hardware",
         "gaps": judgement.gaps,

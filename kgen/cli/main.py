@@ -20,7 +20,13 @@ from typing import Annotated, Any
 import typer
 
 from kgen._version import __version__
-from kgen.cli import build_commands, device_commands, emulator_commands, spec_commands
+from kgen.cli import (
+    build_commands,
+    device_commands,
+    emulator_commands,
+    ship_commands,
+    spec_commands,
+)
 from kgen.cli.output import EXIT_CANNOT, EXIT_WRONG_QUESTION, note
 from kgen.errors import Diagnostic, KgenError, printable
 
@@ -37,7 +43,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
-for _module in (spec_commands, build_commands, device_commands, emulator_commands):
+for _module in (spec_commands, build_commands, device_commands, emulator_commands, ship_commands):
     _module.register(app)
 
 

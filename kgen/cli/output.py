@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from kgen.check import Drift
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -34,3 +38,15 @@ def say(text: str, end: str = "\n") -> None:
 def note(text: str) -> None:
     """A remark beside the answer, on standard error."""
     print(text, file=sys.stderr)
+
+
+def drift_report(drifts: Iterable[Drift]) -> tuple[list[dict[str, str]], list[str]]:
+    """What `kgen check` found, as rows for JSON and as lines of text with diff and repair."""
+    data, lines = [], []
+    for d in drifts:
+        row = {"path": str(d.path), "kind": d.kind, "what": d.what}
+        data.append(row | {"repair": d.repair, "diff": d.diff})
+        lines.append(d.what if d.kind == "bad spec" else f"{d.path}: {d.kind}: {d.what}")
+        lines += [f"    {line}" for line in d.diff.split("\n")[:40] if line]
+        lines += [f"    repair: {d.repair}"] if d.repair else []
+    return data, lines

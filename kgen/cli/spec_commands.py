@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from kgen.cli.output import EXIT_NO, EXIT_WRONG_QUESTION, Json, emit, note, say
+from kgen.cli.output import EXIT_NO, EXIT_WRONG_QUESTION, Json, drift_report, emit, note, say
+from kgen.cli.ship_commands import check_shipped, render_with
 
 Specs = Annotated[list[Path], typer.Argument(help="Spec files, or folders of them.")]
 
@@ -26,11 +27,20 @@ def render(
             "-o", "--output", help="Folder for the files; default: `generated` beside `specs`."
         ),
     ] = None,
+    parts: Annotated[
+        str | None,
+        typer.Option(
+            "--with", help="Comma-separated: cmake, python, torch; bindings, too, as kgen ship's."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write the .cu and .h of each spec; the same spec gives the same bytes."""
     from kgen import check as drift
 
+    if parts is not None:
+        render_with(specs, output, parts, as_json)
+        return
     found = drift.find_specs(specs)
     written: list[dict[str, Any]] = []
     if output is not None:
@@ -59,26 +69,28 @@ def check(
     specs: Annotated[
         Path | None, typer.Option(help="Folder of specs; default: `specs` beside GENERATED.")
     ] = None,
+    digests: Annotated[
+        bool,
+        typer.Option("--digests", help="A shipped folder, by the digests in its kgen.lock alone."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Fail on any generated file that is edited, stale, missing or orphan, with diff and repair."""
+    """Fail on any generated file that is edited, stale, missing or orphan, with diff and repair.
+
+    GENERATED may be a folder that `kgen ship` wrote; it needs no specs.
+    """
     from kgen import check as drift
     from kgen.errors import KgenError
 
+    if digests or (generated / "kgen.lock").exists():
+        check_shipped(generated, digests, as_json)
+        return
     folder = specs or generated.parent / "specs"
     if not folder.is_dir():
         raise KgenError(f"{folder}: no such folder of specs; name it with --specs")
     found = drift.find_specs([folder])
     drifts = drift.check(found, generated)
-    data = [
-        {"path": str(d.path), "kind": d.kind, "what": d.what, "repair": d.repair, "diff": d.diff}
-        for d in drifts
-    ]
-    lines = []
-    for d in drifts:
-        lines.append(d.what if d.kind == "bad spec" else f"{d.path}: {d.kind}: {d.what}")
-        lines += [f"    {line}" for line in d.diff.split("\n")[:40] if line]
-        lines += [f"    repair: {d.repair}"] if d.repair else []
+    data, lines = drift_report(drifts)
     if not drifts:
         lines.append(f"{len(found)} specs, every generated file is up to date")
     if all(d.kind != "bad spec" for d in drifts):

@@ -96,7 +96,10 @@ class _Expansion:
         operands = list(call.operands)
         if not operands:
             return None
-        results = list(operands.pop(0).items) if isinstance(operands[0], Vec) else []
+        first = operands[0]
+        results = list(first.items) if isinstance(first, Vec) else []
+        if isinstance(first, Vec):
+            operands.pop(0)
         target = operands[0] if operands else None
         arguments = vector_items(operands[1]) if len(operands) > 1 else ()
         function = self.functions.get(target.name) if isinstance(target, Sym) else None

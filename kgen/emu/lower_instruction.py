@@ -143,6 +143,8 @@ class InstructionLowering:
                 value = f"int({self._call(found, texts, rows)}[0])"
             if slot.is_uniform:
                 return [f"{prefix}U[{slot.index}]={value}"]
+            if slot.kind == "rowsp":  # a predicate may come as a literal 0 or 1
+                value = f"bool({value})"
             texts, rows = [value], [False]
             statement = f"copyto({_STORES[slot.kind]}[{slot.index}],{value}{{where}})"
         else:

@@ -80,12 +80,24 @@ def _interface(spec: KernelSpec, maps: tuple[TensorMap, ...], extent_limit: int)
             "d: aligned to its element. D is stored from registers: two elements at a time where d",
             "is 4-byte aligned and ldd even, one at a time elsewhere, which is slower.",
         ]
-    if spec.gemm.accumulator == "f16":
-        rows.append(
-            "f16 accumulation: partial sums overflow at 65504 and lose increments below 1 "
-            "from 2048 on."
-        )
-    return tuple(rows)
+    keys = (f"{spec.gemm.accumulator} sums", spec.gemm.a.dtype)
+    return (*rows, *(note for key in keys if key in _NOTES for note in _NOTES[key]))
+
+
+# What a caller must know of an accumulator or of an element type of A and B.
+_FP8_NOTE = (
+    "Fast accumulation: a running sum keeps 14 significant bits, and bits below are cut off.",
+)
+_NOTES = {
+    "f16 sums": (
+        "f16 accumulation: partial sums overflow at 65504 and lose increments below 1 from 2048 "
+        "on.",
+    ),
+    "s32 sums": ("s32 accumulation is exact; sums beyond 32 bits wrap.",),
+    "tf32": ("A and B are f32 in memory; TMA rounds them to tf32 (10 fraction bits) to nearest.",),
+    "e4m3": _FP8_NOTE,
+    "e5m2": _FP8_NOTE,
+}
 
 
 def grid_sentence(spec: KernelSpec) -> str:

@@ -12,6 +12,9 @@ from kgen.plan.launch import ScaleMap
 from kgen.plan.model import Status, TensorMap
 
 
+WORKSPACE = "workspace is null, or not aligned to 16 bytes, where workspace_bytes is not 0"
+
+
 def statuses(
     inputs: tuple[TensorMap, ...],
     output: DType,
@@ -35,7 +38,7 @@ def statuses(
         ("d_null", "d is null"),
         ("d_unaligned", f"d must be aligned to its element, {output.bytes} bytes"),
         ("ldd_too_small", "ldd must be at least n"),
-        *([("workspace_null", "workspace is null where workspace_bytes is not 0")] * workspace),
+        *([("workspace_unusable", WORKSPACE)] * workspace),
         ("d_not_on_device", "d must be device memory: it decides the device of the launch"),
         ("wrong_device", "the device cannot run the target of this kernel"),
         ("driver_too_old", "the driver is older than the CUDA runtime or cuTensorMapEncodeTiled"),

@@ -103,10 +103,12 @@ def _scale_status(plan: KernelPlan, x: Arguments) -> str:
 
 
 def require_workspace(plan: KernelPlan, x: Arguments, grid: Grid) -> None:
-    """Raises LaunchError where the launch needs a workspace and has none."""
-    if grid.workspace_bytes and not x.workspace:
-        what = f"{plan.name}: workspace_null: {grid.workspace_bytes} bytes of device memory needed"
-        raise LaunchError(what, "workspace_null")
+    """Raises LaunchError where the launch needs a workspace and has none that it could use."""
+    if grid.workspace_bytes and (not x.workspace or x.workspace % 16):
+        what = (
+            f"{plan.name}: workspace_unusable: {grid.workspace_bytes} bytes of device memory needed"
+        )
+        raise LaunchError(what, "workspace_unusable")
 
 
 def require_ok(plan: KernelPlan, x: Arguments) -> None:

@@ -160,9 +160,8 @@ class OverlappingLaunch(Launch):
         driver = import_driver()
         config = launch_config(self.grid, self.threads, self.smem_bytes)
         overlap = driver.CUlaunchAttribute()
-        overlap.id = (
-            driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-        )
+        ids = driver.CUlaunchAttributeID
+        overlap.id = ids.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         overlap.value.programmaticStreamSerializationAllowed = 1
         config.attrs, config.numAttrs = [overlap], 1
         buffers = [np.array(x) for x in self.arguments]

@@ -18,6 +18,8 @@ from kgen.verify.outcome import GateResult, Report
 from kgen.verify.reference import Reference, reference
 from kgen.verify.tiling import tile_blocks
 
+EXACT_KINDS = ("exact", "full_range", "constant")
+
 
 def error_figures(got: Array, ref: Reference, numerics: Numerics) -> dict[str, float]:
     """Mean, 99th percentile and maximum of |got - ref|.
@@ -38,9 +40,9 @@ def error_figures(got: Array, ref: Reference, numerics: Numerics) -> dict[str, f
 
 def value_gate(got: Array, ref: Reference, operands: Operands, numerics: Numerics) -> GateResult:
     """The gate that fits the operands: exact for integers, else by the accumulator."""
-    if operands.kind in ("exact", "constant"):
+    if operands.kind in EXACT_KINDS:
         return exact_gate(got, ref, operands, numerics)
-    if numerics.accumulator == "f16":
+    if numerics.has_short_sums:
         return statistical_gate(got, ref, operands, numerics)
     return bound_gate(got, ref, operands, numerics)
 
@@ -49,7 +51,9 @@ def make_reference(
     operands: Operands, numerics: Numerics, *, precision: str | None = None
 ) -> Reference:
     """The reference with exactly what the gates of these operands need."""
-    magnitude = operands.kind not in ("exact", "constant") and numerics.accumulator != "f16"
+    magnitude = operands.kind not in EXACT_KINDS and not numerics.has_short_sums
+    if numerics.has_integers:
+        precision = "float64"  # float32 does not hold every sum
     return reference(operands.a, operands.b, numerics, magnitude=magnitude, precision=precision)
 
 

@@ -41,9 +41,10 @@ def shapes_of(plan: KernelPlan, sm_count: int) -> tuple[Shape, ...]:
 
 
 def kinds_of(plan: KernelPlan, one: Shape) -> tuple[str, ...]:
-    """Operands to try: integers and normal numbers, unit variance where figures are published."""
+    """Operands to try: exact and random ones, unit variance where figures are published."""
     published = one.why.startswith("named") and plan.budget.spec.gemm.accumulator == "f16"
-    return ("exact", "normal", *(["unit_variance"] if published else []))
+    kinds = ("exact", inputs.random_kind(numerics_of(plan)))
+    return (*kinds, "unit_variance") if published else kinds
 
 
 def verify_on_gpu(
@@ -63,7 +64,7 @@ def verify_on_gpu(
     repeated = max(derived, key=lambda s: s.m * s.n * s.k, default=None)
     for one in todo:
         for kind in kinds_of(plan, one):
-            repeats = REPEATS if one is repeated and kind == "normal" else 0
+            repeats = REPEATS if one is repeated and kind == kinds_of(plan, one)[1] else 0
             cases.append(run_case(plan, kernel, one, kind, seed, repeats))
             progress(cases[-1])
     return cases

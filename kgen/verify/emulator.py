@@ -42,6 +42,14 @@ ALIGNED = 1 << 20  # a stand-in address; the emulator places the arrays itself
 LEAST_SAVING = 1  # K tiles: cut tiles wherever that is possible at all
 NO_MAP = Raw("00" * 128)  # the parameter of a map that the launchers leave zero
 _SCALARS = {"i4": "s32", "i8": "s64", "u8": "u64"}
+_MAP_TYPES = {
+    "FLOAT16": "f16",
+    "BFLOAT16": "bf16",
+    "FLOAT32": "f32",
+    "TFLOAT32": "tf32",
+    "UINT8": "u8",
+    "INT32": "s32",
+}
 _PROMOTION = {0: "none", 64: "64B", 128: "128B", 256: "256B"}
 
 
@@ -166,7 +174,7 @@ def _tensor_map(plan: KernelPlan, row: MapRow, x: Shape) -> TensorMap:
     outer = getattr(x, row.outer)
     stride = leading_dimension(plan, row, x) * row.dtype.bytes if outer > 1 else 16
     return TensorMap(
-        dtype=row.dtype.name,
+        dtype=_MAP_TYPES[row.dtype.tensor_map],
         array=row.operand,
         dims=(getattr(x, row.inner), outer),
         strides=(stride,),
@@ -180,11 +188,12 @@ def expected(plan: KernelPlan, launch: Launch) -> np.ndarray:
     """Bits of D = A @ B.T, rounded once to D's type. Shape (M, N), unsigned."""
     output = plan.d_type.name
     m, n = launch.array("d").shape
-    product = np.zeros((m, n), "float32")
+    value = number_format(output).value
+    product = np.zeros((m, n), value)
     if any(array.name == "a" for array in launch.arrays):
         a, b = (_matrix(plan, launch, row) for row in plan.input_maps)
         # Adding zero turns a sum of nothing but negative zeros into the hardware's positive one.
-        product = (a.astype("float64") @ b.astype("float64").T + 0.0).astype("float32")
+        product = (a.astype("float64") @ b.astype("float64").T + 0.0).astype(value)
     return from_float32(product, output).view(number_format(output).bits)
 
 

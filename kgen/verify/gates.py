@@ -2,8 +2,8 @@
 arrays.
 
 Order of use: unwritten, finite, then by the operands: exact (integers), element bound (f32
-accumulation) or statistical (f16 accumulation). Guard bands and repeats look at other memory and
-stand alone. Nothing here launches or times anything.
+accumulation) or statistical (f16 accumulation, and fp8 operands in f32). Guard bands and repeats
+look at other memory and stand alone. Nothing here launches or times anything.
 """
 
 from __future__ import annotations
@@ -55,6 +55,12 @@ RMS_SMALL_TILE = 8.0
 # The largest error is 5.6 s in 2**18 simulated elements (K = 1024); published for 2**26 (K = 8192):
 # 0.047, or 6.0 s.
 MAX_FACTOR = 8.0
+# The same for fp8 operands, whose sums are cut off, and so is every product of a sum at the sum's
+# last bit. Simulated with the emulator's adder, which fits every bit seen on an H200, for normal
+# operands and K = 32 to 8192: root mean square 0.5 to 2.8 s, largest of 4096 elements 28 s. A lost
+# K tile of 128 stands at 180 s (K = 8192).
+FP8_RMS_FACTOR = 4.0
+FP8_MAX_FACTOR = 64.0
 
 _EMPTY = "empty output: nothing to compare"
 
@@ -213,22 +219,37 @@ def bound_gate(got: Array, ref: Reference, operands: Operands, numerics: Numeric
     return _judge("element_bound", got, ref, operands, numerics, measure, maps)
 
 
+def _mma_rms(operands: Operands, numerics: Numerics) -> float:
+    """Root mean square of what one MMA adds to a sum, over all rows and columns."""
+    squares = [
+        float((to_float32(x, name).astype("float64") ** 2).mean()) if x.size else 0.0
+        for x, name in ((operands.a, numerics.a), (operands.b, numerics.b))
+    ]
+    return math.sqrt(min(numerics.mma_k, operands.a.shape[1]) * squares[0] * squares[1])
+
+
 def statistical_gate(
     got: Array, ref: Reference, operands: Operands, numerics: Numerics
 ) -> GateResult:
-    """Per-tile errors of f16 accumulation against s = u_acc sqrt(K / mma_k) rms(partial sums of
-    that tile).
+    """Per-tile errors of short sums against s = u_acc sqrt(K / mma_k) rms(partial sums of that
+    tile); see Numerics.has_short_sums.
 
     Root mean square <= min(MAX_FACTOR, RMS_FACTOR (1 + RMS_SMALL_TILE / sqrt(elements))) s, largest
-    <= MAX_FACTOR s, each plus the rounding of the output where that is coarser than the
-    accumulator.
+    <= MAX_FACTOR s, each plus the rounding of the output where that is coarser than the sums'.
+    Of fp8 operands, which have factors of their own, the sums count as no smaller than those of
+    one MMA usually are: products are cut off, too, also where they cancel.
     """
     accumulator, out = number_format(numerics.accumulator), number_format(numerics.output)
     steps = -(-operands.a.shape[1] // numerics.mma_k)
+    sums = ref.partial_rms
+    rms_factor, max_factor = RMS_FACTOR, MAX_FACTOR
+    if numerics.sums_fp8:
+        sums = np.maximum(sums, _mma_rms(operands, numerics))
+        rms_factor, max_factor = FP8_RMS_FACTOR, FP8_MAX_FACTOR
     scale = numerics.widening * (
-        math.sqrt(steps) * (accumulator.unit_roundoff * ref.partial_rms + accumulator.smallest / 2)
+        math.sqrt(steps) * (numerics.sum_roundoff * sums + accumulator.smallest / 2)
     )
-    coarser = out.unit_roundoff if out.unit_roundoff > accumulator.unit_roundoff else 0.0
+    coarser = out.unit_roundoff if out.unit_roundoff > numerics.sum_roundoff else 0.0
     xp = array_module(got)
     by_tile = xp.asarray(scale)
 
@@ -238,7 +259,7 @@ def statistical_gate(
             for part, edge in zip(window, (numerics.tile_m, numerics.tile_n), strict=True)
         )
         tiles = by_tile[rows[:, None], cols[None, :]]
-        return MAX_FACTOR * tiles + coarser * xp.abs(ref.product[window])
+        return max_factor * tiles + coarser * xp.abs(ref.product[window])
 
     measure = Measure(lambda w: errors(got[w], ref.product[w], numerics.output), limit)
     maps = scan(got.shape, numerics, measure)
@@ -246,7 +267,7 @@ def statistical_gate(
         return GateResult("statistical", True, 0, cause=_EMPTY)
     elements = tile_elements(got.shape[0], got.shape[1], numerics)
     rms = np.sqrt(maps.error_squares / elements)
-    allowed = scale * np.minimum(MAX_FACTOR, RMS_FACTOR * (1 + RMS_SMALL_TILE / np.sqrt(elements)))
+    allowed = scale * np.minimum(max_factor, rms_factor * (1 + RMS_SMALL_TILE / np.sqrt(elements)))
     allowed = allowed + coarser * np.sqrt(tile_square_sums(ref.product, numerics) / elements)
     # A tile whose mean is off counts as wholly failed unless single elements already show it.
     failed = np.where((rms > allowed) & (maps.failed == 0), elements, maps.failed)

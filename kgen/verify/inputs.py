@@ -32,7 +32,7 @@ class Operands:
 
     a: Array
     b: Array
-    kind: str  # "exact", "normal", "unit_variance", "constant"
+    kind: str  # "exact", "normal", "unit_variance", "full_range", "constant"
     note: str
 
 
@@ -59,7 +59,7 @@ def exact_plan(k: int, numerics: Numerics) -> ExactPlan:
     format: certain if |a||b| is below its last exact integer, else by OUTPUT_DEVIATIONS standard
     deviations of a sum of random signs.
     """
-    accumulator = number_format(numerics.accumulator).exact_integer
+    accumulator = numerics.exact_sum
     output = number_format(numerics.output).exact_integer
     for gap in range(1, max(k, 1) + 1):
         nonzeros = -(-k // gap)
@@ -147,5 +147,30 @@ def constant(
     return Operands(a, b, "constant", f"A = {value_a:g}, B = {value_b:g}")
 
 
-GENERATORS = {"exact": exact, "normal": normal, "unit_variance": unit_variance}
+def full_range(
+    m: int, n: int, k: int, numerics: Numerics, *, seed: int = 0, xp: Any = np
+) -> Operands:
+    """Integers over the whole range of s8, or as much of it as keeps s32 sums from wrapping."""
+    largest = min(
+        int(number_format(numerics.a).largest), math.isqrt(numerics.exact_sum // max(k, 1))
+    )
+
+    def block(rng: Any, rows: int) -> Array:
+        return rng.integers(-largest, largest + 1, size=(rows, k)).astype("float32")
+
+    a, b = _pair(m, n, k, numerics, seed, xp, block)
+    return Operands(a, b, "full_range", f"integers up to {largest}, seed {seed}")
+
+
+def random_kind(numerics: Numerics) -> str:
+    """The kind of operands that stands for any: what is timed, and judged beside small integers."""
+    return "full_range" if numerics.has_integers else "normal"
+
+
+GENERATORS = {
+    "exact": exact,
+    "normal": normal,
+    "unit_variance": unit_variance,
+    "full_range": full_range,
+}
 """Generators by kind; all take (m, n, k, numerics, *, seed, xp)."""

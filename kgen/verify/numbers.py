@@ -10,19 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from kgen.dtypes import dtype
 from kgen.errors import VerifyError
+from kgen.minifloat import table
 
 Array = Any  # numpy.ndarray or cupy.ndarray: both follow the same array interface
 
 
 @dataclass(frozen=True)
 class Format:
-    """One number format. `significand_bits` counts the hidden bit, so 2**significand_bits is the
-    last exact integer.
+    """One number format. `significand_bits` counts the hidden bit; integers spend theirs on the
+    magnitude.
     """
 
     name: str
@@ -30,17 +33,13 @@ class Format:
     significand_bits: int
     largest: float  # finite
     smallest: float  # positive, subnormal
-    poison: int  # bits of a NaN whose payload no arithmetic produces
+    exact_integer: int  # every integer up to this magnitude is representable
+    poison: int  # bits of a NaN whose payload no arithmetic produces; of integers, see FORMATS
 
     @property
     def unit_roundoff(self) -> float:
         """Largest relative error of rounding to nearest."""
         return 2.0**-self.significand_bits
-
-    @property
-    def exact_integer(self) -> int:
-        """Every integer up to this magnitude is representable."""
-        return 1 << self.significand_bits
 
     @property
     def bytes(self) -> int:
@@ -52,14 +51,33 @@ class Format:
         """numpy dtype that shows the storage as bit patterns."""
         return f"uint{8 * self.bytes}"
 
+    @property
+    def value(self) -> str:
+        """numpy type that holds every value: float32, but s32 needs float64."""
+        return "float64" if self.significand_bits > 24 else "float32"
 
-# Source: IEEE 754-2019 table 3.5 for f16 and f32; bf16 is the upper half of f32.
+
+def _format(name: str, poison: int) -> Format:
+    kind = dtype(name)
+    bits = kind.float_bits
+    significand = kind.bits - 1 if bits is None else bits.fraction + 1
+    smallest = 1.0 if bits is None else 2.0 ** (1 - bits.bias - bits.fraction)
+    return Format(name, kind.numpy, significand, kind.largest, smallest, kind.exact_integer, poison)
+
+
+# Integers have no NaN. No operand made here is -128, and 0x80A5A55A is further from 0 than a sum
+# of 132,000 products of s8.
 FORMATS: dict[str, Format] = {
-    f.name: f
-    for f in (
-        Format("f16", "float16", 11, 65504.0, 2.0**-24, 0xFEA5),
-        Format("bf16", "uint16", 8, 3.3895313892515355e38, 2.0**-133, 0xFFE5),
-        Format("f32", "float32", 24, 3.4028234663852886e38, 2.0**-149, 0xFFE5A5A5),
+    name: _format(name, poison)
+    for name, poison in (
+        ("f16", 0xFEA5),
+        ("bf16", 0xFFE5),
+        ("f32", 0xFFE5A5A5),
+        ("tf32", 0xFFE5A5A5),
+        ("e4m3", 0xFF),
+        ("e5m2", 0xFD),
+        ("s8", 0x80),
+        ("s32", 0x80A5A55A),
     )
 }
 
@@ -72,6 +90,12 @@ def number_format(name: str) -> Format:
     if name not in FORMATS:
         raise VerifyError(f"no number format {name!r}; known: {', '.join(FORMATS)}")
     return FORMATS[name]
+
+
+FP8 = ("e4m3", "e5m2")
+# Significand bits of a running sum of fp8 products on Hopper, whatever the accumulator could hold;
+# bits below are cut off. See kgen/emu/tensor_core.py.
+FP8_SUM_BITS = 14
 
 
 @dataclass(frozen=True)
@@ -92,6 +116,35 @@ class Numerics:
     slab_m: int  # rows of a tile that one consumer owns
     mma_k: int = 16  # wgmma with 16-bit operands
     widening: float = 1.0  # declared factor on the bounds; never on exactness
+
+    @property
+    def sums_fp8(self) -> bool:
+        """Whether sums keep FP8_SUM_BITS: fast accumulation."""
+        return self.a in FP8 and self.accumulator == "f32"
+
+    @property
+    def has_short_sums(self) -> bool:
+        """Whether errors follow the size of the sums, far above the rounding of an f32."""
+        return self.sums_fp8 or self.accumulator == "f16"
+
+    @property
+    def has_integers(self) -> bool:
+        """Whether every result is exact."""
+        return self.accumulator == "s32"
+
+    @property
+    def sum_roundoff(self) -> float:
+        """Largest relative error of one rounding of a sum to nearest."""
+        if self.sums_fp8:
+            return 2.0**-FP8_SUM_BITS
+        return number_format(self.accumulator).unit_roundoff
+
+    @property
+    def exact_sum(self) -> int:
+        """Sums of integers are exact up to this magnitude, in any order."""
+        if self.sums_fp8:
+            return (1 << FP8_SUM_BITS) - 1
+        return number_format(self.accumulator).exact_integer
 
 
 def array_module(array: Array) -> Any:
@@ -127,21 +180,72 @@ def _bf16_from_float32(array: Array) -> Array:
     return xp.where(xp.isnan(array), (bits >> 16) | 0x40, rounded).astype("uint16")
 
 
+def _tf32_from_float32(array: Array) -> Array:
+    """Round to nearest, ties to even; the 13 bits that do not count become 0."""
+    xp = array_module(array)
+    bits = array.view("uint32")
+    rounded = (bits + 0xFFF + ((bits >> 13) & 1)) & 0xFFFFE000
+    return xp.where(xp.isfinite(array), rounded.astype("uint32").view("float32"), array)
+
+
+def _fp8_to_float32(name: str) -> Callable[[Array], Array]:
+    numbers = table(name).astype("float32")
+    return lambda array: array_module(array).asarray(numbers).take(array.astype("int32"))
+
+
+@cache
+def _fp8_bounds(name: str) -> np.ndarray:
+    """Largest float32 that rounds to each positive number but the last: ties go to even bits."""
+    numbers = table(name)[:128]
+    numbers = numbers[np.isfinite(numbers)].astype("float32")
+    middle = (numbers[1:] + numbers[:-1]) / 2
+    odd = np.arange(len(middle)) % 2 == 1
+    return np.where(odd, np.nextafter(middle, np.float32(0)), middle)
+
+
+def _fp8_from_float32(name: str) -> Callable[[Array], Array]:
+    def convert(array: Array) -> Array:
+        """Round to nearest, ties to even; beyond the largest number, that number."""
+        xp = array_module(array)
+        magnitude = xp.searchsorted(xp.asarray(_fp8_bounds(name)), xp.abs(array))
+        signed = magnitude | xp.signbit(array).astype("int64") << 7
+        return xp.where(xp.isnan(array), 0x7F, signed).astype("uint8")
+
+    return convert
+
+
+def _integer_from_float(name: str) -> Callable[[Array], Array]:
+    form = number_format(name)
+    largest = int(form.largest)
+    return lambda array: array.round().clip(-largest - 1, largest).astype(form.storage)
+
+
 _TO_FLOAT32: dict[str, Callable[[Array], Array]] = {
     "f16": lambda array: array.astype("float32"),
     "bf16": _bf16_to_float32,
     "f32": lambda array: array,
+    "tf32": _tf32_from_float32,
+    "e4m3": _fp8_to_float32("e4m3"),
+    "e5m2": _fp8_to_float32("e5m2"),
+    "s8": lambda array: array.astype("float32"),
+    "s32": lambda array: array.astype("float64"),
 }
 _FROM_FLOAT32: dict[str, Callable[[Array], Array]] = {
     "f16": lambda array: array.astype("float16"),
     "bf16": _bf16_from_float32,
     "f32": lambda array: array,
+    "tf32": _tf32_from_float32,
+    "e4m3": _fp8_from_float32("e4m3"),
+    "e5m2": _fp8_from_float32("e5m2"),
+    "s8": _integer_from_float("s8"),
+    "s32": _integer_from_float("s32"),
 }
 
 
 def to_float32(array: Array, name: str) -> Array:
-    """Values of raw storage as float32; exact for every format here.
+    """Values of raw storage as float32, s32 as float64; exact for every format here.
 
+    tf32 is what TMA makes of the stored f32.
     Raises  VerifyError if the storage type is not the format's
     """
     storage = number_format(name).storage
@@ -151,13 +255,15 @@ def to_float32(array: Array, name: str) -> Array:
 
 
 def from_float32(array: Array, name: str) -> Array:
-    """Raw storage of float32 values rounded to nearest even; beyond the largest value, infinity.
+    """Raw storage of values rounded to nearest even. Beyond the largest value: infinity, but the
+    largest value of fp8 and of integers.
 
-    Raises  VerifyError if `array` is not float32: going through a third type would round twice
+    Raises  VerifyError if `array` is not float32 (s32: float64): going through a third type would
+        round twice
     """
-    number_format(name)
-    if array.dtype != np.dtype("float32"):
-        raise VerifyError(f"rounding to {name} starts from float32, got {array.dtype}")
+    value = number_format(name).value
+    if array.dtype != np.dtype(value):
+        raise VerifyError(f"rounding to {name} starts from {value}, got {array.dtype}")
     with np.errstate(over="ignore"):
         return _FROM_FLOAT32[name](array)
 
@@ -165,7 +271,7 @@ def from_float32(array: Array, name: str) -> Array:
 def round_trip(array: Array, name: str) -> Array:
     """float32 or float64 values as the format would hold them, in the type they came in."""
     with np.errstate(over="ignore"):
-        single = array.astype("float32")
+        single = array.astype(number_format(name).value)
     return to_float32(from_float32(single, name), name).astype(array.dtype)
 
 

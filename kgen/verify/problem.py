@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kgen.plan import KernelPlan, TensorMap
+from kgen.spec.rules.wgmma import mma_k
 from kgen.verify.buffers import PlacedMatrix, place_operand
 from kgen.verify.numbers import Numerics
 from kgen.verify.shapes import Shape, Tile
@@ -23,6 +24,7 @@ def numerics_of(plan: KernelPlan) -> Numerics:
         tile_n=plan.tile[1],
         tile_k=plan.tile[2],
         slab_m=plan.slab_m,
+        mma_k=mma_k(spec),
         widening=tolerance.factor if tolerance else 1.0,
     )
 

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kgen.verify.numbers import Array, Numerics, array_module, from_float32, to_float32, to_host
+from kgen.verify.numbers import (
+    Array,
+    Numerics,
+    array_module,
+    from_float32,
+    number_format,
+    to_float32,
+    to_host,
+)
 from kgen.verify.outcome import TileFinding
 from kgen.verify.tiling import pad_to_tiles, tile_blocks, tile_counts, tile_slices
 
@@ -120,9 +128,9 @@ def look_closely(
 
 
 def rounded(product: Array, name: str) -> Array:
-    """The reference in the output format, as float32; infinite beyond its largest value."""
+    """The reference in the output format, in its value type; infinite beyond its largest value."""
     with np.errstate(over="ignore"):
-        return to_float32(from_float32(product.astype("float32"), name), name)
+        return to_float32(from_float32(product.astype(number_format(name).value), name), name)
 
 
 def errors(got: Array, product: Array, name: str) -> Array:

@@ -19,6 +19,7 @@ from kgen.verify.numbers import (
     Numerics,
     array_module,
     from_float32,
+    number_format,
     poisoned,
     round_trip,
     to_float32,
@@ -56,7 +57,7 @@ def accumulate(a: Array, b: Array, numerics: Numerics, *, truncate: bool = False
     truncate  round f32 toward zero instead of to nearest
     """
     xp = array_module(a)
-    work = "float64" if truncate else "float32"
+    work = "float64" if truncate else number_format(numerics.accumulator).value
     total = xp.zeros((a.shape[0], b.shape[0]), dtype=work)
     step = max(1, _BLOCK // (b.shape[0] * numerics.mma_k or 1)) if xp is np else a.shape[0]
     right = to_float32(b, numerics.b).astype(work)
@@ -70,7 +71,7 @@ def accumulate(a: Array, b: Array, numerics: Numerics, *, truncate: bool = False
                 block[...] = (
                     _truncate(block) if truncate else round_trip(block, numerics.accumulator)
                 )
-    return total.astype("float32")
+    return total.astype(number_format(numerics.output).value)
 
 
 def simulated_kernel(

@@ -341,3 +341,15 @@ def test_parameters_and_special_registers():
         body, threads=64, params=".param .s32 number", arguments=[Scalar("s32", -2)]
     )
     assert found.view(np.int64).tolist() == [-128 + t % 32 for t in range(64)]
+
+
+def test_a_predicate_of_lanes_takes_the_same_value_for_all() -> None:
+    """A comparison of 16-bit registers that are equal in all lanes, into a predicate that varied."""
+    body = """
+    setp.lt.u32 %p1, %r0, 5;
+    mov.u16 %h1, 3;
+    setp.eq.s16 %p1, %h1, 3;
+    selp.u64 %rd2, 7, 9, %p1;
+    st.global.u64 [%rd0], %rd2;
+    """
+    assert one_kernel.values(body).tolist() == [7] * 32

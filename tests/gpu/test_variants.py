@@ -8,7 +8,8 @@ from variants import VARIANTS, variant
 from kgen.api import build, lower
 from kgen.run import Kernel
 from kgen.verify.device import run_case
-from kgen.verify.problem import tile_of
+from kgen.verify.inputs import random_kind
+from kgen.verify.problem import numerics_of, tile_of
 from kgen.verify.shapes import shape
 
 pytestmark = pytest.mark.gpu
@@ -26,6 +27,6 @@ def test_variant_is_exact(gpu: None, name: str) -> None:
         (5 * tile.m, 4 * tile.n, ring + tile.k),
     ]
     for m, n, k in sizes:
-        for kind in ("exact", "normal"):
+        for kind in ("exact", random_kind(numerics_of(plan))):
             case = run_case(plan, kernel, shape(tile, m, n, k, "variant"), kind)
             assert case.passed, f"{case.shape.label} {case.report}"

@@ -143,6 +143,8 @@ _FUNCTIONS = [
     "pad",
     "percentile",
     "flatnonzero",
+    "searchsorted",
+    "signbit",
 ]
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from kgen.emu import tensor_core
 from kgen.errors import VerifyError
 from kgen.verify import causes, inputs
 from kgen.verify.buffers import place, place_operand, place_output
@@ -42,6 +43,73 @@ LARGE_K, SIDE = 8192, 512
 def four_tiles(numerics: Numerics) -> Numerics:
     """The same arithmetic on 128 x 128 tiles, for the long simulations of 256 x 256 outputs."""
     return replace(numerics, tile_m=128, tile_n=128)
+
+
+# --- fast accumulation of fp8
+
+
+def fp8_kernel(a: np.ndarray, b: np.ndarray, numerics: Numerics) -> np.ndarray:
+    """What Hopper's tensor cores make of fp8, by the emulator's adder; D in raw storage."""
+    types = (numerics.a, numerics.b)
+    left, right = to_float32(a, types[0]), to_float32(b, types[1])
+    total = None
+    for start in range(0, a.shape[1], numerics.mma_k):
+        k = slice(start, start + numerics.mma_k)
+        total = tensor_core.accumulate(
+            total, left[:, k], right[:, k], "f32", types, tensor_core.FP8_ADDER
+        )
+    assert total is not None
+    return from_float32(total, numerics.output)
+
+
+FP8 = [Numerics(a, b, "f32", d, 64, 32, 128, 32, mma_k=32) for a, b, d in (
+    ("e4m3", "e4m3", "bf16"), ("e4m3", "e5m2", "f32"), ("e5m2", "e5m2", "f16"))]  # fmt: skip
+
+
+@pytest.mark.parametrize("numerics", FP8, ids=["e4m3", "mixed", "e5m2"])
+@pytest.mark.parametrize("kind", ["exact", "normal", "unit_variance"])
+@pytest.mark.parametrize(("m", "n", "k"), [(70, 40, 1536), (1, 1, 32), (3, 2, 16), (8, 8, 128)])
+def test_fast_accumulation_passes_and_a_lost_k_tile_does_not(
+    numerics: Numerics, kind: str, m: int, n: int, k: int
+) -> None:
+    """The gate knows what the sums lose, and nothing else may be lost."""
+    for seed in range(6):
+        operands = inputs.GENERATORS[kind](m, n, k, numerics, seed=seed)
+        got = fp8_kernel(operands.a, operands.b, numerics)
+        assert check(got, operands, numerics).passed
+        lost = operands.a.copy()
+        lost[:, :128] = 0
+        if operands.a[:, :128].any() and m > 4:
+            assert not check(fp8_kernel(lost, operands.b, numerics), operands, numerics).passed
+
+
+def test_fast_accumulation_is_less_exact_than_the_f32_it_is_stored_in() -> None:
+    """What makes the gate of f32 sums useless here: the figures of the two differ a lot."""
+    numerics = replace(FP8[0], output="f32")
+    operands = inputs.normal(64, 64, 2048, numerics, seed=1)
+    report = check(fp8_kernel(operands.a, operands.b, numerics), operands, numerics)
+    exact = check(accumulate(operands.a, operands.b, numerics), operands, numerics)
+    ratios = [r.results[-1].figures["worst_rms_ratio"] for r in (report, exact)]
+    assert 0.3 < ratios[0] < 1.0
+    assert ratios[1] < 0.01
+
+
+# --- integers
+
+
+def test_one_wrong_unit_of_a_large_integer_fails() -> None:
+    """Sums past 2**24, where float32 would not see it."""
+    numerics = Numerics("s8", "s8", "s32", "s32", 64, 32, 128, 32, mma_k=32)
+    random = inputs.full_range(70, 40, 8192, numerics, seed=3)
+    operands = replace(random, a=np.abs(random.a), b=np.abs(random.b))
+    got = accumulate(operands.a, operands.b, numerics).astype("int32")
+    assert np.abs(got).max() > 1 << 24
+    assert check(got, operands, numerics).passed
+    row, col = np.unravel_index(np.abs(got).argmax(), got.shape)
+    got[row, col] += 1
+    report = check(got, operands, numerics)
+    assert not report.passed
+    assert report.results[-1].failed == 1
 
 
 # --- gates on right and broken kernels

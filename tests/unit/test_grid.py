@@ -1,4 +1,4 @@
-"""Grids of resident clusters: every K tile of every tile is done once, cut tiles by two clusters."""
+"""Grids of resident clusters: every K tile is done once, those of cut tiles by two clusters."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def grid(tiles_m, tiles_n, k_tiles, resident, least=None, **kind):
     ],
 )
 def test_clusters_and_shares_by_hand(tiles, k_tiles, resident, clusters, share):
-    found = grid(*tiles, k_tiles, resident)
+    found = grid(tiles[0], tiles[1], k_tiles, resident)
     assert (found.clusters, found.share) == (clusters, share)
     assert found.ctas == 2 * clusters
-    whole = grid(*tiles, k_tiles, resident, scheduler="round_robin")
+    whole = grid(tiles[0], tiles[1], k_tiles, resident, scheduler="round_robin")
     assert (whole.share, whole.workspace_bytes) == (0, 0)
 
 

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kgen.dtypes import dtype
 from kgen.errors import VerifyError
+from kgen.minifloat import encode
 from kgen.verify import inputs
 from kgen.verify.numbers import (
     FORMATS,
@@ -27,15 +29,21 @@ from kgen.verify.reference import numpy_product, reference, torch_product
 F16_F16 = Numerics("f16", "f16", "f16", "f16", 256, 256, 64, 64)
 F16_F32 = Numerics("f16", "f16", "f32", "f16", 128, 256, 64, 64)
 BF16_F32 = Numerics("bf16", "bf16", "f32", "bf16", 128, 256, 64, 64)
+E4M3_F32 = Numerics("e4m3", "e4m3", "f32", "bf16", 128, 256, 128, 64, mma_k=32)
 ALL = pytest.mark.parametrize(
-    "numerics", [F16_F16, F16_F32, BF16_F32], ids=["f16_f16", "f16_f32", "bf16_f32"]
+    "numerics",
+    [F16_F16, F16_F32, BF16_F32, E4M3_F32],
+    ids=["f16_f16", "f16_f32", "bf16_f32", "e4m3_f32"],
 )
 
 
 # --- number formats
 
 
-@pytest.mark.parametrize("name", FORMATS)
+FLOATS = [name for name in FORMATS if dtype(name).float_bits]
+
+
+@pytest.mark.parametrize("name", FLOATS)
 def test_unit_roundoff_is_the_largest_relative_error(name: str) -> None:
     """1 + u is a tie that rounds to 1, and the next integer after the last exact one is lost."""
     form = number_format(name)
@@ -76,7 +84,57 @@ def test_every_bf16_survives_the_way_through_f32(bits: int) -> None:
     assert (np.isnan(value[0]) and np.isnan(to_float32(back, "bf16")[0])) or back[0] == bits
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", ["e4m3", "e5m2"])
+def test_fp8_rounds_as_its_table_says(name: str) -> None:
+    """Every pattern, every tie between neighbours, and what lies beyond the largest."""
+    patterns = np.arange(256, dtype="uint8")
+    values = to_float32(patterns, name)
+    finite = np.isfinite(values)
+    assert (from_float32(values[finite], name) == patterns[finite]).all()
+    numbers = np.sort(values[finite]).astype("float64")
+    ties = ((numbers[1:] + numbers[:-1]) / 2).astype("float32")
+    rng = np.random.default_rng(0)
+    others = (rng.standard_normal(9999) * 10.0 ** rng.uniform(-9, 9, 9999)).astype("float32")
+    for x in (ties, np.nextafter(ties, np.float32(9e9)), others):
+        assert np.array_equal(from_float32(x, name), encode(x.astype("float64"), name))
+    assert np.isnan(to_float32(from_float32(np.array([np.nan], "float32"), name), name)).all()
+
+
+@pytest.mark.parametrize(
+    ("value", "bits"),
+    [
+        (1 + 2**-11, 0x3F800000),  # tie to even, downward
+        (1 + 3 * 2**-11, 0x3F804000),  # tie to even, upward
+        (-1 - 2**-11 - 2**-20, 0xBF802000),
+        (np.inf, 0x7F800000),
+    ],
+)
+def test_tf32_rounds_to_nearest_even(value: float, bits: int) -> None:
+    """Hand-computed patterns; the last 13 bits do not count."""
+    assert int(from_float32(np.array([value], "float32"), "tf32").view("uint32")[0]) == bits
+
+
+def test_integers_round_and_saturate() -> None:
+    """s32 goes through float64, which holds every one of its values."""
+    assert from_float32(np.array([1.5, -300, 127.4], "float32"), "s8").tolist() == [2, -128, 127]
+    largest = np.array([2**31 - 1, -(2**31)], "int32")
+    assert (from_float32(to_float32(largest, "s32"), "s32") == largest).all()
+    with pytest.raises(VerifyError, match="rounding to s32 starts from float64, got float32"):
+        from_float32(np.zeros(1, "float32"), "s32")
+
+
+@pytest.mark.parametrize("k", [1, 300, 8192, 400_000])
+def test_full_range_integers_never_wrap(k: int) -> None:
+    """The largest sum that may come of them fits in s32, and half of it does not leave room."""
+    numerics = Numerics("s8", "s8", "s32", "s32", 128, 256, 128, 64, mma_k=32)
+    operands = inputs.full_range(2, 3, k, numerics)
+    largest = int(operands.note.split()[3].rstrip(","))
+    assert k * largest**2 < 2**31
+    assert largest == 127 or k * (largest + 1) ** 2 >= 2**31
+    assert np.abs(operands.a.astype(int)).max() <= largest
+
+
+@pytest.mark.parametrize("name", FLOATS)
 def test_poison_is_a_nan_that_arithmetic_does_not_make(name: str) -> None:
     """inf - inf gives another pattern: an unwritten element is told from a computed NaN."""
     form = number_format(name)
@@ -108,7 +166,7 @@ def test_exact_operands_keep_every_partial_sum_exact(numerics: Numerics, k: int)
     operands = inputs.exact(48, 40, k, numerics, seed=3)
     ref = reference(operands.a, operands.b, numerics)
     assert ref.magnitude is not None
-    assert ref.magnitude.max() <= number_format(numerics.accumulator).exact_integer
+    assert ref.magnitude.max() <= numerics.exact_sum
     assert np.array_equal(round_trip(ref.product, numerics.output), ref.product)
     assert np.abs(ref.product).max() > 0
 

@@ -1,4 +1,4 @@
-"""`kgen explain` of a persistent kernel: the whole text of one, and what changes with its fields."""
+"""`kgen explain` of a persistent kernel: the text of one, and what changes with its fields."""
 
 from __future__ import annotations
 

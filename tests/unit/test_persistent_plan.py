@@ -204,10 +204,10 @@ def test_what_cut_tiles_need_beside_the_operands():
 def test_whole_tiles_need_nothing_beside_the_operands():
     plan = plan_of({"scheduler: wrap": "scheduler: round_robin"})
     assert plan.resident.least_saving is None
-    assert "workspace_null" not in [s.name for s in plan.statuses]
+    assert "workspace_unusable" not in [s.name for s in plan.statuses]
     assert not {"share", "flags", "parts"} & {f.name for f in plan.problem_fields}
     wraps = plan_of()
-    assert "workspace_null" in [s.name for s in wraps.statuses]
+    assert "workspace_unusable" in [s.name for s in wraps.statuses]
     assert [f.name for f in wraps.problem_fields][-3:] == ["share", "flags", "parts"]
 
 

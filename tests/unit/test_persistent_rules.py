@@ -21,7 +21,7 @@ WITHOUT_DEFERRED = {old: new for old, new in F16.items() if old not in NOT_DEFER
             [
                 "fast.yaml:6:14: gemm.d.dtype: an f16 accumulator is stored as it is, so D must be "
                 "f16",
-                "fast.yaml:7:16: gemm.accumulator: f16 accumulation exists for f16 operands only, "
+                "fast.yaml:7:16: gemm.accumulator: f16 accumulation is for f16 operands only, "
                 "not bf16",
             ],
         ),

@@ -182,7 +182,7 @@ def test_k_steps_walk_the_swizzled_row_then_the_next_panel(plan_of, k, swizzle, 
 )
 def test_trans_flags_are_per_operand(plan_of, changes, trans):
     mma = plan_of(changes).mma
-    assert (mma.trans_a, mma.trans_b) == trans
+    assert mma.immediates == (1, 1, *trans)
 
 
 # --- the MMA --------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ def findings(text: str) -> list[str]:
         (
             {"a: {dtype: f16": "a: {dtype: bf16"},
             [
-                "v6.yaml:5:14: gemm.b.dtype: A is bf16, B is f16: wgmma takes equal 16-bit types",
-                "v6.yaml:7:16: gemm.accumulator: f16 accumulation exists for f16 operands only, "
+                "v6.yaml:5:14: gemm.b.dtype: A is bf16, B is f16: wgmma takes equal types, "
+                "or e4m3 with e5m2",
+                "v6.yaml:7:16: gemm.accumulator: f16 accumulation is for f16 operands only, "
                 "not bf16",
             ],
         ),

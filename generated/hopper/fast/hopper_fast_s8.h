@@ -6,6 +6,7 @@
 // a, b: 16-byte aligned; lda, ldb: multiples of 16, below 2^40 bytes.
 // d: aligned to its element. Where d is 16-byte aligned and N and ldd are multiples of 4,
 // TMA stores D; elsewhere the consumers store it element by element, which is slower.
+// s32 accumulation is exact; sums beyond 32 bits wrap.
 #ifndef KGEN_hopper_fast_s8_H
 #define KGEN_hopper_fast_s8_H
 
@@ -37,7 +38,7 @@ enum hopper_fast_s8_status {
     hopper_fast_s8_d_null = 15,
     hopper_fast_s8_d_unaligned = 16,
     hopper_fast_s8_ldd_too_small = 17,
-    hopper_fast_s8_workspace_null = 18,
+    hopper_fast_s8_workspace_unusable = 18,
     hopper_fast_s8_d_not_on_device = 19,
     hopper_fast_s8_wrong_device = 20,
     hopper_fast_s8_driver_too_old = 21,
@@ -49,14 +50,16 @@ enum hopper_fast_s8_status {
 // repeated after cudaDeviceReset.
 int hopper_fast_s8_init(void);
 
-// Bytes of device memory that a launch needs beside its operands. Always 0 for this kernel.
+// Bytes of device memory that a launch needs on the current device beside its operands; 0 where no
+// tile is cut. It must be zero before its first use, and every launch leaves it fit for the next;
+// launches that may run at the same time need one each.
 size_t hopper_fast_s8_workspace_bytes(int64_t m, int64_t n, int64_t k);
 
 // Enqueues D = A @ B.T on `stream`, on the device that holds d. A null stream is that device's
 // default stream; any other must belong to it, and a and b must be readable from it. Neither
 // allocates nor synchronises, so it may be captured into a graph, also as the first call. A leading
 // dimension is ignored where its operand has a single row. With k = 0, a and b are not looked at
-// and D becomes zero. workspace may be null. Returns a hopper_fast_s8_status.
+// and D becomes zero. workspace may be null where workspace_bytes is 0. Returns a hopper_fast_s8_status.
 int hopper_fast_s8_launch(
     const void* a, const void* b, void* d, int64_t m, int64_t n, int64_t k,
     int64_t lda, int64_t ldb, int64_t ldd, void* workspace, struct CUstream_st* stream);

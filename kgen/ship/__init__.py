@@ -1,0 +1,1 @@
+"""Shipping: kernels, dispatch tables and bindings as a folder to commit in another repository."""

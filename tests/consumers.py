@@ -1,0 +1,93 @@
+"""Builds the projects of examples/consumer in a scratch folder, with one nvcc and no other."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kgen.build.process import scrubbed_env
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+CONSUMERS = REPOSITORY / "examples" / "consumer"
+LONGEST_SECONDS = 500.0
+
+
+def build(
+    command: Sequence[str | Path], cwd: Path, nvcc: Path, extra: dict[str, str] | None = None
+) -> str:
+    """Output of a build step. Its environment names this nvcc, and no toolkit."""
+    environment = scrubbed_env({"NVCC": str(nvcc), "MAX_JOBS": "2", **(extra or {})})
+    return _output(command, cwd, environment)
+
+
+def run(command: Sequence[str | Path], cwd: Path, extra: dict[str, str] | None = None) -> str:
+    """Output of something that was built, in the environment of these tests."""
+    return _output(command, cwd, {**os.environ, **(extra or {})})
+
+
+def _output(command: Sequence[str | Path], cwd: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LONGEST_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def copy(name: str, scratch: Path) -> Path:
+    """A copy of one example, to build in."""
+    return Path(shutil.copytree(CONSUMERS / name, scratch / name))
+
+
+def build_cmake(scratch: Path, nvcc: Path, extra: dict[str, str] | None = None) -> Path:
+    """The CMake project, built; returns its build folder."""
+    source, built = copy("cmake", scratch), scratch / "build"
+    configure = ["cmake", "-S", source, "-B", built, f"-DCMAKE_CUDA_COMPILER={nvcc}"]
+    configure += ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
+    build(configure, scratch, nvcc, extra)
+    build(["cmake", "--build", built, "--parallel", "2"], scratch, nvcc, extra)
+    return built
+
+
+def build_program(scratch: Path, nvcc: Path) -> Path:
+    """The CMake project's program without CMake: the loader's `build`, then one nvcc command."""
+    source = copy("cmake", scratch)
+    make = "import gemm, sys; gemm.build(sys.argv[1])"
+    build([sys.executable, "-c", make, scratch], source / "kernels", nvcc)
+    program = scratch / "test_gemm"
+    command = [nvcc, "-std=c++17", "-Ikernels", "test_gemm.cu", "-o", program, f"-L{scratch}"]
+    build([*command, "-lgemm", f"-Xlinker=-rpath={scratch}"], source, nvcc)
+    return program
+
+
+def build_torch(scratch: Path, nvcc: Path, extra: dict[str, str] | None = None) -> Path:
+    """The torch extension project, built; returns the folder to import it from."""
+    source, built = copy("torch", scratch), scratch / "built"
+    # torch itself may be found through these; a compiler is not.
+    paths = {x: os.environ[x] for x in ("LD_LIBRARY_PATH", "PYTHONPATH") if x in os.environ}
+    build(
+        [sys.executable, "setup.py", "-q", "build", "--build-lib", built],
+        source,
+        nvcc,
+        {**paths, **(extra or {})},
+    )
+    return built
+
+
+def run_torch_tests(scratch: Path, built: Path) -> str:
+    """Output of the torch project's own tests."""
+    own = [path for path in sys.path if path and not Path(path).is_relative_to(REPOSITORY)]
+    own += [path for path in sys.path if path.endswith("site-packages")]
+    paths = os.pathsep.join([str(built), *dict.fromkeys(own)])
+    command = [sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider", "tests"]
+    return run(command, scratch / "torch", {"PYTHONPATH": paths})
