@@ -48,6 +48,7 @@ class Arch:
     smem_oversized_per_cta: int = 0  # bytes with the oversized shared-memory mode; 0 has none
     oversized_minimum_cuda: tuple[int, int] = (0, 0)
     descriptor_address_bits: int = 14  # of a shared-memory matrix descriptor, units of 16 bytes
+    mma_flops_per_clock: int = 0  # per SM, dense, 16-bit operands; 0 where it is not known
 
 
 SM_90A = Arch(
@@ -79,6 +80,7 @@ SM_90A = Arch(
     smem_alignment=1024,  # [PTX] shared-memory matrix descriptor: 8 rows x 128 bytes
     cluster_ctas=8,  # [CC]
     mma_k_bytes=(32,),  # [PTX] wgmma shapes: k16 of 16 bits, k32 of 8, k8 of tf32
+    mma_flops_per_clock=4096,  # NVIDIA H100 white paper: 4 tensor cores, 512 FMA each
 )
 
 # What the three tcgen05 targets share, and share with Hopper where the line is not repeated.
@@ -95,6 +97,7 @@ SM_100A = replace(
     smem_alignment=1024,  # [PTX] tcgen05 matrix descriptor: 8 rows x 128 bytes
     mma_k_bytes=(32,),  # [PTX] tcgen05.mma; 48 exists for fp4 of sm_103a, and kgen does not use it
     tmem_columns=512,  # [PTX] tensor memory
+    mma_flops_per_clock=0,  # not measured by anybody who could tell
 )
 
 SM_103A = replace(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kgen.bench.baselines import baselines_of, computes
+from kgen.bench.baselines import Baseline, baselines_of, computes
 from kgen.bench.protocol import Bench, Contestant, Measurement, Reading, Settings, measure
 from kgen.bench.sampler import nvml_sampler
 from kgen.plan import KernelPlan
@@ -16,7 +16,7 @@ from kgen.verify.buffers import PlacedMatrix, place_output
 from kgen.verify.device import arguments_of
 from kgen.verify.numbers import Numerics, number_format
 from kgen.verify.problem import numerics_of, operand_in_memory, tile_of
-from kgen.verify.shapes import shape
+from kgen.verify.shapes import Shape, shape
 
 L2_MULTIPLE = 3  # the buffer sets together are at least this many L2 caches
 MINIMUM_SETS = 2
@@ -86,14 +86,36 @@ def device_bench() -> Bench:
     return Bench(elapsed, device.synchronize, time.sleep, nvml_sampler(bus))
 
 
-def contestants(
-    plan: KernelPlan, kernel: Kernel, problem: Problem, seed: int = 0
-) -> tuple[Contestant, list[Contestant]]:
-    """The kernel and its baselines on shared buffer sets of random numbers.
+@dataclass(frozen=True)
+class BufferSet:
+    """Operands and output of one launch."""
 
-    The sets are used in turn and together exceed L2 by L2_MULTIPLE, so that no launch finds the
-    operands of the one before.
+    a: PlacedMatrix
+    b: PlacedMatrix
+    d: PlacedMatrix
+    left: Any  # A with rows along M, whatever its order in memory
+    right: Any  # B with rows along N
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """Buffer sets of random normal numbers for one problem, used in turn.
+
+    Together they exceed L2 by L2_MULTIPLE, so that no launch finds the operands of the one before.
     """
+
+    layout: Shape
+    sets: tuple[BufferSet, ...]
+
+
+def operand_layout(plan: KernelPlan) -> tuple[Any, ...]:
+    """What of a plan decides its buffers: plans that agree here can be timed on the same ones."""
+    gemm = plan.budget.spec.gemm
+    return (gemm, *((row.operand, row.dtype.name, row.inner, row.ld) for row in plan.input_maps))
+
+
+def buffers_for(plan: KernelPlan, problem: Problem, seed: int = 0) -> Buffers:
+    """Fresh buffers on the current GPU."""
     import cupy
 
     numerics = numerics_of(plan)
@@ -102,27 +124,50 @@ def contestants(
     sets = max(MINIMUM_SETS, -(-L2_MULTIPLE * cache // _bytes(numerics, problem)))
     layout = shape(tile_of(plan), problem.m, problem.n, problem.k, "timed")
     make = inputs.GENERATORS[inputs.random_kind(numerics)]
-    baselines = baselines_of(numerics)
-    own: list[Callable[[], None]] = []
-    others: list[list[Callable[[], None]]] = [[] for _ in baselines]
+    found = []
     for index in range(sets):
         x = make(problem.m, problem.n, problem.k, numerics, seed=seed + index, xp=cupy)
         a, b = (operand_in_memory(plan, m, o, layout) for m, o in ((x.a, "a"), (x.b, "b")))
         d = place_output(problem.m, problem.n, layout.ldd, numerics.output, xp=cupy)
-        own.append(kernel.prepare(arguments_of(layout, a, b, d)))
-        # torch multiplies the same memory, through transposed views where it is stored so, into a
-        # buffer of its own where it writes another type than the kernel.
+        # torch multiplies the same memory, through transposed views where it is stored so.
         left, right = (_as_rows(plan, m, o) for m, o in ((a, "a"), (b, "b")))
-        for baseline, launchers in zip(baselines, others, strict=True):
-            same = numerics.output == baseline.output
-            storage = number_format(baseline.output).storage
-            out = d.view if same else cupy.empty((problem.m, problem.n), dtype=storage)
-            formats = (numerics.a, numerics.b, baseline.output)
-            launchers.append(baseline.launcher(left, right, out, formats))
-    return Contestant(plan.name, tuple(own), computes(numerics)), [
-        Contestant(baseline.name, tuple(launchers), baseline.note)
-        for baseline, launchers in zip(baselines, others, strict=True)
+        found.append(BufferSet(a, b, d, left, right))
+    return Buffers(layout, tuple(found))
+
+
+def candidate_on(plan: KernelPlan, kernel: Kernel, buffers: Buffers) -> Contestant:
+    """The kernel on every buffer set. Raises LaunchError where a launch precondition fails."""
+    launchers = [kernel.prepare(arguments_of(buffers.layout, x.a, x.b, x.d)) for x in buffers.sets]
+    return Contestant(plan.name, tuple(launchers), computes(numerics_of(plan)))
+
+
+def baselines_on(plan: KernelPlan, buffers: Buffers) -> list[Contestant]:
+    """torch on the same sets, in every way that computes the same product."""
+    return [
+        _baseline_on(numerics_of(plan), way, buffers) for way in baselines_of(numerics_of(plan))
     ]
+
+
+def _baseline_on(numerics: Numerics, way: Baseline, buffers: Buffers) -> Contestant:
+    """One way of torch, into a buffer of its own where it writes another type than the kernel."""
+    import cupy
+
+    formats = (numerics.a, numerics.b, way.output)
+    storage = number_format(way.output).storage
+    launchers = []
+    for x in buffers.sets:
+        same = numerics.output == way.output
+        out = x.d.view if same else cupy.empty((buffers.layout.m, buffers.layout.n), dtype=storage)
+        launchers.append(way.launcher(x.left, x.right, out, formats))
+    return Contestant(way.name, tuple(launchers), way.note)
+
+
+def contestants(
+    plan: KernelPlan, kernel: Kernel, problem: Problem, seed: int = 0
+) -> tuple[Contestant, list[Contestant]]:
+    """The kernel and its baselines on shared buffers."""
+    buffers = buffers_for(plan, problem, seed)
+    return candidate_on(plan, kernel, buffers), baselines_on(plan, buffers)
 
 
 def _bytes(numerics: Numerics, problem: Problem) -> int:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import atexit
 import base64
+import contextlib
 import itertools
 import json
 import os
 import selectors
+import signal
 import subprocess
 import tempfile
 import threading
@@ -190,6 +192,14 @@ def close_all() -> None:
         _idle.clear()
     for worker in workers:
         worker.close()
+
+
+def interrupt() -> None:
+    """Kill every worker, busy ones too: a thread that waits for one gets CompileError at once."""
+    for worker in list(_started):
+        if worker.alive():  # a reaped one's number may belong to somebody else
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)
 
 
 def _take(toolchain: Toolchain) -> Worker | None:

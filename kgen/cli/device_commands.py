@@ -1,4 +1,4 @@
-"""Commands around running kernels: verify, bench, results, demo."""
+"""Commands around running kernels: verify, bench, demo."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Shapes = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (verify, bench, results, demo):
+    for command in (verify, bench, demo):
         app.command()(command)
 
 
@@ -201,47 +201,6 @@ def bench(
     emit(as_json, [json.loads(dump_result(r)) for r in found], "\n".join(lines))
     if undecided:
         raise typer.Exit(EXIT_UNKNOWN)
-
-
-def results(
-    folder: Annotated[Path, typer.Argument(help="Folder of result files.")] = Path(
-        "benchmarks/results"
-    ),
-    specs: Annotated[Path, typer.Option(help="Specs whose sources count as current.")] = Path(
-        "specs"
-    ),
-    update: Annotated[
-        Path | None, typer.Option(help="Markdown file whose tables are rewritten.")
-    ] = None,
-    chart: Annotated[
-        Path | None, typer.Option(help="SVG file that shows the Hopper ladder.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Print measured results as a table, or write the table into a README."""
-    import json
-
-    from kgen.bench.ladder import ladder_chart, ladder_table, rungs
-    from kgen.bench.results import dump_result, load_results
-    from kgen.bench.tables import results_table, update_readme
-    from kgen.check import current_digests
-    from kgen.errors import KgenError
-    from kgen.files import write_whole
-
-    if not folder.is_dir():
-        raise KgenError(f"{folder}: no such folder of results")
-    found, digests = load_results(folder), current_digests(specs)
-    ladder = rungs(specs / "hopper")
-    if update is not None:
-        table = ladder_table(ladder, found, digests)
-        changed = update_readme(update, found, digests, table)
-        note(f"{update}: {'rewritten' if changed else 'already up to date'}")
-    if chart is not None:
-        write_whole(chart, ladder_chart(ladder, found, digests).encode())
-        note(f"{chart}: written")
-    if update is not None or chart is not None:
-        return
-    emit(as_json, [json.loads(dump_result(r)) for r in found], results_table(found, digests))
 
 
 def demo(

@@ -26,6 +26,7 @@ from kgen.cli import (
     emulator_commands,
     ship_commands,
     spec_commands,
+    sweep_commands,
 )
 from kgen.cli.output import EXIT_CANNOT, EXIT_WRONG_QUESTION, note
 from kgen.errors import Diagnostic, KgenError, printable
@@ -43,7 +44,14 @@ app = typer.Typer(
     add_completion=False,
 )
 
-for _module in (spec_commands, build_commands, device_commands, emulator_commands, ship_commands):
+for _module in (
+    spec_commands,
+    build_commands,
+    device_commands,
+    emulator_commands,
+    sweep_commands,
+    ship_commands,
+):
     _module.register(app)
 
 

@@ -11,7 +11,6 @@ from kgen.dtypes import DType
 from kgen.plan.launch import ScaleMap
 from kgen.plan.model import Status, TensorMap
 
-
 WORKSPACE = "workspace is null, or not aligned to 16 bytes, where workspace_bytes is not 0"
 
 

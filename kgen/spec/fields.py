@@ -79,8 +79,8 @@ _KNOWN_STRANGERS = {
 }
 
 
-def unknown_key(data: Any, path: FieldPath, value: Any) -> str:
-    """What to say of a key that the schema does not have at `path` of a file's data."""
+def unknown_key(data: Any, path: FieldPath, value: Any, model: type[BaseModel] = KernelSpec) -> str:
+    """What to say of a key that the schema `model` does not have at `path` of a file's data."""
     key = str(path[-1])
     parent = tuple(p for p in path[:-1] if isinstance(p, str))
     strangers = _KNOWN_STRANGERS.get(_family_of(data), {})
@@ -88,7 +88,7 @@ def unknown_key(data: Any, path: FieldPath, value: Any) -> str:
         number = value if isinstance(value, int) else 0
         text = strangers[key]
         return "unknown key: " + text.format(value=value, elements=number // 2, bytes=number * 2)
-    legal = legal_paths(data)
+    legal = legal_paths(data, model)
     other = max(_other_kinds(data, parent, key), key=lambda found: len(found[0]), default=None)
     if other is not None:
         at, kind, others = other

@@ -51,7 +51,7 @@ def load_spec(path: str | Path) -> LoadedSpec:
     Raises SpecError with every finding of the file.
     """
     path = Path(path)
-    return _validate(_read_chain(path, (), None), _label(path))
+    return _validate(_read_chain(path, (), None), label_of(path))
 
 
 def parse_spec(text: str, shown: str = "<spec>") -> LoadedSpec:
@@ -109,7 +109,8 @@ def _base_path(base: object, path: Path, place: Position) -> Path:
     return path.parent / base
 
 
-def _label(path: Path) -> str:
+def label_of(path: Path) -> str:
+    """How generated code names a file: see LoadedSpec."""
     parts = Path(os.path.realpath(path)).parts
     below = (
         parts[len(parts) - parts[::-1].index("specs") :] if "specs" in parts[:-1] else parts[-1:]

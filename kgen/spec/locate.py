@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from kgen.errors import Diagnostic
 from kgen.spec.fields import kinds_at, unknown_key
+from kgen.spec.model import KernelSpec
 from kgen.spec.tree import FieldPath, Position, Tree, dotted
 
 
@@ -49,10 +50,10 @@ def to_diagnostic(tree: Tree, violation: Violation) -> Diagnostic:
     )
 
 
-def _what(tree: Tree, error: ErrorDetails, path: FieldPath) -> str:
+def _what(tree: Tree, error: ErrorDetails, path: FieldPath, model: type[BaseModel]) -> str:
     kind, context, value = error["type"], error.get("ctx", {}), error["input"]
     if kind == "extra_forbidden":
-        return unknown_key(tree.data, path, value)
+        return unknown_key(tree.data, path, value, model)
     if kind == "missing":
         return "missing"
     if kind == "union_tag_not_found":
@@ -93,8 +94,10 @@ def _shown(value: Any) -> str:
 _LOOKS_PLAIN = re.compile(r"[-+.]*\d[\d_.e+-]*|true|false|null|~", re.IGNORECASE)
 
 
-def from_pydantic(tree: Tree, error: ValidationError) -> list[Diagnostic]:
-    """One diagnostic per broken field, in file order.
+def from_pydantic(
+    tree: Tree, error: ValidationError, model: type[BaseModel] = KernelSpec
+) -> list[Diagnostic]:
+    """One diagnostic per broken field, in file order; `model` is what the file was held against.
 
     A field of several types (`auto` or a number) fails once per type; those are joined.
     """
@@ -102,7 +105,7 @@ def from_pydantic(tree: Tree, error: ValidationError) -> list[Diagnostic]:
     for detail in error.errors(include_url=False):
         path = _in_file(tree, detail)
         texts = found.setdefault(path, [])
-        what = _what(tree, detail, path)
+        what = _what(tree, detail, path, model)
         if what not in texts:
             texts.append(what)
     diagnostics = []

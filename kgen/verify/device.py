@@ -15,6 +15,7 @@ from kgen.verify.gates import guard_gate, repeat_gate
 from kgen.verify.inputs import Operands
 from kgen.verify.outcome import Report
 from kgen.verify.problem import device_address, numerics_of, operand_in_memory, tile_of
+from kgen.verify.reference import Reference
 from kgen.verify.shapes import Shape, derived_shapes, shape
 
 REPEATS = 20
@@ -82,9 +83,17 @@ def run_case(
 
 
 def judge(
-    plan: KernelPlan, kernel: Kernel, one: Shape, operands: Operands, repeats: int = 0
+    plan: KernelPlan,
+    kernel: Kernel,
+    one: Shape,
+    operands: Operands,
+    repeats: int = 0,
+    ref: Reference | None = None,
 ) -> Case:
-    """Launch on given operands and let every gate that applies judge the output."""
+    """Launch on given operands and let every gate that applies judge the output.
+
+    ref  from make_reference; pass it when several kernels share exact operands
+    """
     import cupy
 
     numerics = numerics_of(plan)
@@ -98,7 +107,7 @@ def judge(
         return d
 
     d = launch()
-    report = check(d.view, operands, numerics, make_reference(operands, numerics))
+    report = check(d.view, operands, numerics, ref or make_reference(operands, numerics))
     extra = [guard_gate(d)]
     if repeats:
         others: Iterator[Any] = (launch().view for _ in range(repeats))

@@ -40,7 +40,13 @@ def listing(*lines: str) -> str:
 
 def test_the_innermost_loop_that_multiplies_is_the_main_loop():
     text = listing(
-        *("MOV R1, R2", ".L_x_0:", "MEMBAR.SC.GPU", ".L_x_1:", "HGMMA.64x256x16.F32 R24, gdesc[UR4]"),
+        *(
+            "MOV R1, R2",
+            ".L_x_0:",
+            "MEMBAR.SC.GPU",
+            ".L_x_1:",
+            "HGMMA.64x256x16.F32 R24, gdesc[UR4]",
+        ),
         *("@P0 BRA `(.L_x_1)", "ERRBAR", "@P1 BRA `(.L_x_0)", "EXIT"),
     )
     assert [len(x) for x in loops(text)] == [2]
@@ -49,7 +55,9 @@ def test_the_innermost_loop_that_multiplies_is_the_main_loop():
 
 @pytest.mark.parametrize("fence", ["MEMBAR.SC.GPU", "MEMBAR.ALL.GPU", "MEMBAR.SC.SYS", "ERRBAR"])
 def test_a_fence_in_the_main_loop_is_found(fence):
-    text = listing(".L_x_1:", "HGMMA.64x8x16.F32 R24, gdesc[UR4]", fence, "@P0 BRA `(.L_x_1)", "EXIT")
+    text = listing(
+        ".L_x_1:", "HGMMA.64x8x16.F32 R24, gdesc[UR4]", fence, "@P0 BRA `(.L_x_1)", "EXIT"
+    )
     assert sass.fences(text) == [f"k: {fence}"]
     inside = text.replace(fence, "MEMBAR.ALL.CTA")
     assert sass.fences(inside) == []
@@ -59,7 +67,13 @@ def test_a_retry_behind_the_end_belongs_to_the_loop_that_it_returns_to():
     """ptxas puts the retries of a wait behind everything; what lies between is not in the loop."""
     text = listing(
         *(".L_x_1:", "SYNCS.TRYWAIT P0, [UR4]", "@!P0 BRA `(.L_x_8)", ".L_x_2:"),
-        *("HGMMA.64x8x16.F32 R24, gdesc[UR4]", "@P1 BRA `(.L_x_1)", "MEMBAR.SC.GPU", "ERRBAR", "EXIT"),
+        *(
+            "HGMMA.64x8x16.F32 R24, gdesc[UR4]",
+            "@P1 BRA `(.L_x_1)",
+            "MEMBAR.SC.GPU",
+            "ERRBAR",
+            "EXIT",
+        ),
         *(".L_x_8:", "SYNCS.TRYWAIT P0, [UR4]", "@!P0 BRA `(.L_x_8)", "BRA `(.L_x_2)"),
     )
     assert [len(x) for x in loops(text)] == [7]

@@ -22,6 +22,8 @@ ORDER = [
     {"run"},
     {"verify"},
     {"bench", "results"},
+    {"sweep"},
+    {"report"},
     {
         "check",
         "explain",

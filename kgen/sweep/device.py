@@ -1,0 +1,255 @@
+"""What runs inside the process that owns a GPU: check, time, and say what the GPU is.
+
+Operands, their exact product and the timed buffers of one problem are kept between kernels, so that
+a screen costs little more than its launches.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kgen.bench.device import (
+    Buffers,
+    Problem,
+    baselines_on,
+    buffers_for,
+    candidate_on,
+    device_bench,
+    gpu_facts,
+    operand_layout,
+)
+from kgen.bench.protocol import Contestant, Measurement, Settings, measure
+from kgen.bench.results import timed
+from kgen.bench.session import library_versions
+from kgen.bench.statistics import Ratio, median_ratio
+from kgen.errors import DeviceError, KgenError, LaunchError
+from kgen.plan import KernelPlan
+from kgen.run import Kernel
+from kgen.run.launch import import_cupy
+from kgen.sweep.candidate import Job, Outcome
+from kgen.verify import inputs
+from kgen.verify.check import make_reference
+from kgen.verify.device import judge, shapes_of, verify_on_gpu
+from kgen.verify.inputs import Operands
+from kgen.verify.outcome import Report
+from kgen.verify.problem import numerics_of, tile_of
+from kgen.verify.reference import Reference
+from kgen.verify.shapes import Shape, shape
+
+Size = tuple[int, int, int]
+
+
+@dataclass
+class _Bench:
+    """Everything that kernels of one operand layout share on one problem."""
+
+    key: tuple[Any, ...]
+    layout: Shape
+    operands: Operands
+    product: Reference
+    buffers: Buffers
+    baselines: list[Contestant]
+
+
+_current: list[_Bench] = []  # at most one: a problem may fill most of the memory
+
+
+def facts() -> Outcome:
+    """What the GPU of this process is, and what speed is measured against."""
+    try:
+        cupy = import_cupy()
+        found = gpu_facts()
+        import torch  # now, so that no kernel's time limit pays for it
+    except ImportError as error:
+        return Outcome("none", f"speed is measured against torch.mm: {error}")
+    except DeviceError as error:
+        return Outcome("none", str(error))
+    properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
+    libraries = library_versions()
+    found |= {
+        "compute_capability": cupy.cuda.Device().compute_capability,
+        "sm_mhz_max": properties["clockRate"] / 1e3,
+        "memory_bytes": properties["totalGlobalMem"],
+        # Two transfers a clock; both properties are the driver's.
+        "memory_gb_s": 2 * properties["memoryClockRate"] * properties["memoryBusWidth"] / 8e6,
+        "power_limit_w": _power_limit(found["pci_bus_id"]),
+        "libraries": libraries,
+        "reference": f"torch.mm, torch {libraries.get('torch', torch.__version__)}",
+        "devices": cupy.cuda.runtime.getDeviceCount(),
+    }
+    return Outcome("gpu", value=found)
+
+
+def _power_limit(bus: str) -> float | None:
+    """The board's enforced limit in W, where NVML tells it."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByPciBusId(bus)
+        return pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000
+    except pynvml.NVMLError:
+        return None
+
+
+def _bench_for(plan: KernelPlan, size: Size) -> _Bench:
+    """The shared part, made anew when problem or layout change."""
+    import cupy
+
+    key = (size, operand_layout(plan))
+    if not _current or _current[0].key != key:
+        _current.clear()
+        cupy.get_default_memory_pool().free_all_blocks()
+        numerics = numerics_of(plan)
+        operands = inputs.exact(*size, numerics, xp=cupy)
+        product = make_reference(operands, numerics)
+        buffers = buffers_for(plan, Problem(*size))
+        layout = shape(tile_of(plan), *size, "swept")
+        made = _Bench(key, layout, operands, product, buffers, baselines_on(plan, buffers))
+        _current.append(made)
+    return _current[0]
+
+
+def _caught(error: Exception) -> Outcome:
+    """What an exception means. A kernel may be unfit for one problem, a problem for this GPU; after
+    any other error of CUDA the context may be lost.
+    """
+    if isinstance(error, LaunchError):
+        return Outcome("infeasible", f"the launch is refused: {error}")
+    if isinstance(error, KgenError):
+        return Outcome("crashed", str(error))
+    if "OutOfMemory" in type(error).__name__:
+        return Outcome("no_memory", f"not enough GPU memory: {error}", poisoned=True)
+    return Outcome("crashed", f"{type(error).__name__}: {error}", poisoned=True)
+
+
+def reference(job: Job, size: Size, settings: Settings) -> Outcome:
+    """One timing of torch.mm, for the drift of a screen. value: when (s), how long (us)."""
+    try:
+        found = _bench_for(job.plan, size).baselines[0]
+        return Outcome("reference", value=_short(found, size, settings))
+    except Exception as error:
+        return _caught(error)
+
+
+def screen(job: Job, size: Size, settings: Settings) -> Outcome:
+    """Exact values on the timed problem, then a short timing without rest. value as reference."""
+    try:
+        bench = _bench_for(job.plan, size)
+        kernel = Kernel(job.plan, Path(job.cubin))
+        case = judge(job.plan, kernel, bench.layout, bench.operands, ref=bench.product)
+        if not case.passed:
+            return Outcome("wrong", _failed_gates(case.report))
+        contestant = candidate_on(job.plan, kernel, bench.buffers)
+        return Outcome("screened", value=_short(contestant, size, settings))
+    except Exception as error:
+        return _caught(error)
+
+
+def _failed_gates(report: Report) -> str:
+    """One line per gate that failed, the first the one to read; then the operands."""
+    lines = [str(result) for result in report.results if not result.passed]
+    return "\n".join([*lines, f"operands: {report.data}"])
+
+
+def _short(contestant: Contestant, size: Size, settings: Settings) -> dict[str, Any]:
+    measurement = measure(contestant, [], settings, device_bench())
+    record = timed(*size, measurement, {contestant.name: contestant.note})
+    timing = record.windows[0].timings[0]
+    return {
+        "at": time.monotonic(),
+        "us": timing.median_us,
+        "rounds_us": list(timing.rounds_us),
+        "sm_mhz": timing.sm_mhz,
+        "power_w": timing.power_w,
+        "note": contestant.note,
+        "notes": list(record.notes),
+    }
+
+
+def verify(job: Job) -> Outcome:
+    """Every shape that follows from the tile, as `kgen verify` does."""
+    try:
+        _current.clear()
+        count = gpu_facts()["sm_count"]
+        kernel = Kernel(job.plan, Path(job.cubin))
+        for case in verify_on_gpu(job.plan, kernel, shapes_of(job.plan, count)):
+            if not case.passed:
+                where = f"{case.shape.label} ({case.shape.why})"
+                return Outcome("wrong", f"{where}: {_failed_gates(case.report)}")
+        return Outcome("verified")
+    except Exception as error:
+        return _caught(error)
+
+
+def finals(jobs: list[Job], size: Size, settings: Settings) -> Outcome:
+    """The full protocol: the finalists and the baselines, interleaved in every round.
+
+    value  one record per finalist: see `final_records`
+    """
+    try:
+        bench = _bench_for(jobs[0].plan, size)
+        loaded = [candidate_on(j.plan, Kernel(j.plan, Path(j.cubin)), bench.buffers) for j in jobs]
+        others = [*loaded[1:], *bench.baselines]
+        measurement = measure(loaded[0], others, settings, device_bench())
+        notes = {c.name: c.note for c in [loaded[0], *others]}
+        return Outcome("timed", value=final_records(measurement, len(jobs), size, notes))
+    except Exception as error:
+        return _caught(error)
+
+
+def final_records(
+    measurement: Measurement, finalists: int, size: Size, notes: dict[str, str]
+) -> list[dict[str, Any]]:
+    """What every finalist reached, against torch.mm of the same rounds.
+
+    The first `finalists` contestants are kernels, the next is torch.mm.
+    """
+    window = measurement.settings.windows[0]
+    record = timed(*size, measurement, notes)
+    timings = record.windows[0].timings
+    torch = timings[finalists]
+
+    def versus(name: str, other: str) -> Ratio:
+        return median_ratio(measurement.times(name, window), measurement.times(other, window))
+
+    found = []
+    for timing in timings[:finalists]:
+        ratio = versus(timing.name, torch.name)
+        rest = {x.name: versus(timing.name, x.name) for x in timings[finalists:]}
+        found.append(
+            {
+                "us": timing.median_us,
+                "reference_us": torch.median_us,
+                "ratio": ratio.median,
+                "low": ratio.low,
+                "high": ratio.high,
+                "verdict": ratio.verdict,
+                "sm_mhz": timing.sm_mhz,
+                "power_w": timing.power_w,
+                "rounds_us": list(timing.rounds_us),
+                "note": timing.note,
+                "notes": list(record.notes),
+                "reference": torch.model_dump(),
+                "against": {name: [r.median, r.low, r.high] for name, r in rest.items()},
+                "trace": _trace(measurement, timing.name),
+                "reference_trace": _trace(measurement, torch.name),
+            }
+        )
+    return found
+
+
+def _trace(measurement: Measurement, name: str) -> list[list[Any]]:
+    """Clock (MHz), power (W) and throttle reasons before and after every window of a contestant."""
+    rows = []
+    for reading in measurement.readings:
+        if reading.contestant == name:
+            for sample in (reading.before, reading.after):
+                if sample is not None:
+                    rows.append([sample.sm_mhz, sample.power_w, list(sample.throttle)])
+    return rows

@@ -1,0 +1,118 @@
+"""The second phase where no GPU is: every kernel in the emulator, one killable process per core."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+from pebble import ProcessExpired, ProcessPool
+
+from kgen.build.compile import compile_source
+from kgen.errors import KgenError
+from kgen.render import render
+from kgen.sweep.built import LONGEST_REASON, LOOK_SECONDS
+from kgen.sweep.candidate import Built, Job, Outcome
+from kgen.sweep.child import death_of
+from kgen.sweep.keys import emulate_key
+from kgen.sweep.record import Watch
+from kgen.sweep.store import Run, Store
+
+Emulate = Callable[[Job, tuple[str, ...]], Outcome]
+
+
+def emulate(job: Job, schedules: tuple[str, ...]) -> Outcome:
+    """One kernel over the shapes that follow from its tile: values bit for bit, and findings."""
+    from kgen.emu.report import SEVERITY
+    from kgen.verify.emulator import shapes_of, verify_in_emulator
+
+    plan = job.plan
+    ptx = compile_source(
+        render(plan).source, name=plan.name, target=plan.target, emit="ptx", line_info=True
+    )
+    cases, judgement = verify_in_emulator(
+        plan, ptx.data.decode(), shapes_of(plan), schedules, job.registers
+    )
+    for case in cases:
+        if case.wrong:
+            what = f"{case.wrong} elements of D are wrong, the first {case.first_wrong}"
+            return Outcome("emulator_finding", f"wrong at {case.shape.label}: {what}")
+        if not case.report.outputs_agree:
+            return Outcome("emulator_finding", f"schedules disagree at {case.shape.label}")
+    if judgement.findings:
+        worst_first = sorted(judgement.findings, key=lambda f: SEVERITY.index(f.level))
+        text = "; ".join(map(str, worst_first))
+        return Outcome("emulator_finding", text[:LONGEST_REASON])
+    gaps = "; ".join(judgement.gaps)  # right as far as it ran; the rest is for a GPU to say
+    return Outcome("emulated", f"{judgement.verdict}: {gaps}"[:LONGEST_REASON] if gaps else "")
+
+
+def emulate_all(
+    built: list[Built],
+    store: Store,
+    schedules: tuple[str, ...],
+    timeout: float,
+    out_of_time: Callable[[], bool],
+    watch: Watch,
+    work: Emulate = emulate,
+) -> None:
+    """Emulate what the store does not know yet, and record it.
+
+    work  what runs in the children; tests put one there that misbehaves
+    """
+    done = {row["key"] for row in store.rows("SELECT key FROM run WHERE stage = 'emulate'")}
+    keys = {b.source: emulate_key(b.source, b.toolchain, schedules) for b in built}
+    todo = [b for b in built if keys[b.source].digest not in done]
+    watch.phase("emulate", len(todo))
+    with closing(_in_children(todo, schedules, timeout, out_of_time, work)) as outcomes:
+        for one, outcome, seconds in outcomes:
+            run = Run(one.source, "emulate", one.toolchain, outcome.status, outcome.reason)
+            store.put_run(keys[one.source], replace(run, seconds=seconds))
+            watch.step(outcome.status)
+
+
+def _in_children(
+    todo: list[Built],
+    schedules: tuple[str, ...],
+    timeout: float,
+    out_of_time: Callable[[], bool],
+    work: Emulate,
+) -> Generator[tuple[Built, Outcome, float]]:
+    workers = os.cpu_count() or 1
+    pool = ProcessPool(max_workers=workers, context=multiprocessing.get_context("spawn"))
+    try:
+        rest, running = iter(todo), dict[Any, tuple[Built, float]]()
+        while True:
+            while len(running) < workers and not out_of_time():
+                one = next(rest, None)
+                if one is None:
+                    break
+                future = pool.schedule(work, args=[one.job, schedules], timeout=timeout)
+                running[future] = (one, time.monotonic())
+            if not running:
+                return
+            done, _ = wait(running, LOOK_SECONDS, FIRST_COMPLETED)
+            for future in done:
+                one, began = running.pop(future)
+                yield one, _outcome(future, timeout), time.monotonic() - began
+    finally:
+        pool.stop()
+        pool.join()
+
+
+def _outcome(future: Any, timeout: float) -> Outcome:
+    try:
+        return future.result()
+    except TimeoutError:
+        return Outcome("hung", f"the emulator did not finish in {timeout:g} s and was stopped")
+    except ProcessExpired as end:
+        return Outcome("crashed", f"its process died: {death_of(end.exitcode)}")
+    except KgenError as error:
+        return Outcome("emulator_finding", f"incomplete: {error}"[:LONGEST_REASON])
+    except Exception as error:
+        return Outcome("crashed", f"{type(error).__name__}: {error}"[:LONGEST_REASON])

@@ -1,0 +1,250 @@
+"""One start of a sweep: enumerate, compile, then the GPU's screen and finals, or the emulator.
+
+Everything is recorded as it happens, so that the next start repeats nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from kgen.bench.device import operand_layout
+from kgen.bench.protocol import Settings
+from kgen.errors import DeviceError
+from kgen.sweep.built import build_all, toolchain_identity
+from kgen.sweep.candidate import Built
+from kgen.sweep.database import exclusive
+from kgen.sweep.emulated import Emulate, emulate, emulate_all
+from kgen.sweep.gpus import Gpus, find_gpus
+from kgen.sweep.keys import device_id
+from kgen.sweep.lanes import Block, Final, Lanes, Work
+from kgen.sweep.load import Sweep
+from kgen.sweep.queries import cells_of, ranked, settings_of
+from kgen.sweep.record import Recorder, Watch
+from kgen.sweep.space import Point, chosen_points, points_of, require_points, survey
+from kgen.sweep.store import Store
+
+On = Literal["auto", "gpu", "emulator", "none"]
+
+
+@dataclass
+class Session:
+    """Settings of one start.
+
+    on        where kernels run: a GPU of their target if there is one, else the emulator
+    build_only  stop after the compiler, for a machine that has the GPU and no compiler
+    work, emulate  what runs in child processes; tests put functions there that misbehave
+    """
+
+    sweep: Sweep
+    results: Path
+    on: On = "auto"
+    build_only: bool = False
+    retry: tuple[str, ...] = ()
+    watch: Watch = field(default_factory=Watch)
+    work: Work = field(default_factory=Work)
+    emulate: Emulate = emulate
+    clock: Callable[[], float] = time.monotonic
+
+    def run(self) -> str:
+        """Go as far as this machine and the budget allow; returns the outcome in words.
+
+        Raises  KgenError for an empty space, a file in use, another kgen's file, a full disk
+        """
+        points = points_of(self.sweep)
+        require_points(self.sweep, survey(self.sweep, points))
+        lock = self.results.with_name(self.results.name + ".lock")
+        minutes = self.sweep.file.budget.minutes
+        self._end = self.clock() + 60 * minutes if minutes else None
+        with (
+            exclusive(lock, f"{self.results} is in use by another kgen sweep"),
+            Store.open(self.results) as store,
+        ):
+            start = store.begin(
+                self.sweep.name, self.sweep.digest, self.sweep.text, self._settings()
+            )
+            outcome = "failed"
+            try:
+                self._work(store, points, start)
+                outcome = "out of time" if self._out_of_time() else "done"
+            except KeyboardInterrupt:
+                outcome = "interrupted"
+                raise
+            except BaseException as error:
+                outcome = f"failed: {error}"
+                raise
+            finally:
+                store.end(start, outcome)
+        return outcome
+
+    def _settings(self) -> dict[str, Any]:
+        file = self.sweep.file
+        return {
+            "axes": {axis.path: list(axis.values) for axis in self.sweep.axes},
+            "rank": file.rank.model_dump(),
+            "screen": file.screen.model_dump(),
+            "finals": file.finals.model_dump(),
+            "toolchain": toolchain_identity(),
+            "device": None,
+        }
+
+    def _out_of_time(self) -> bool:
+        return self._end is not None and self.clock() >= self._end
+
+    def _work(self, store: Store, points: list[Point], start: int) -> None:
+        name = self.sweep.name
+        for status in self.retry:
+            store.forget(status)
+        store.replace_space(
+            name, [_point_row(p) for p in points], [(p.name, *p.size) for p in self.sweep.problems]
+        )
+        chosen = chosen_points(self.sweep, points)
+        self.watch.phase("compile", len(chosen))
+        built = build_all(
+            chosen,
+            store,
+            name,
+            _twins(points),
+            self.sweep.file.timeouts.build_s,
+            self._out_of_time,
+            self.watch.step,
+        )
+        if self.build_only or self.on == "none":
+            return
+        with ExitStack() as locks:
+            gpus = self._gpus(built, locks)
+            if gpus is None:
+                self._emulate(store, built)
+            else:
+                identity = device_id(gpus.facts)
+                store.put_device(identity, gpus.facts)
+                store.put_setting(start, "device", identity)
+                self._time(store, built, gpus)
+
+    def _gpus(self, built: list[Built], locks: ExitStack) -> Gpus | None:
+        """The GPUs that can run these kernels; None where the emulator is to take over."""
+        if self.on == "emulator" or not built:
+            return None
+        try:
+            gpus = find_gpus(self.work, locks)
+        except DeviceError as error:
+            if self.on == "gpu":
+                raise
+            self.watch.note(f"no GPU: {error}; kernels are checked in the emulator")
+            return None
+        for text in gpus.notes:
+            self.watch.note(text)
+        if not self._runnable(built, gpus):
+            for child in gpus.children:
+                child.close()
+            targets = ", ".join(sorted({b.candidate.plan.target for b in built}))
+            text = f"{gpus.facts['name']} runs no kernel for {targets}"
+            if self.on == "gpu":
+                raise DeviceError(text)
+            self.watch.note(f"{text}; they are checked in the emulator")
+            return None
+        return gpus
+
+    def _runnable(self, built: list[Built], gpus: Gpus) -> list[Built]:
+        here = gpus.facts["compute_capability"]
+        return [
+            b for b in built if "".join(map(str, b.candidate.plan.compute_capability)) == str(here)
+        ]
+
+    def _emulate(self, store: Store, built: list[Built]) -> None:
+        emulate_all(
+            built,
+            store,
+            self.sweep.file.emulator.schedules,
+            self.sweep.file.timeouts.emulate_s,
+            self._out_of_time,
+            self.watch,
+            self.emulate,
+        )
+
+    def _time(self, store: Store, built: list[Built], gpus: Gpus) -> None:
+        file = self.sweep.file
+        screen = Settings((file.screen.window,), file.screen.rounds, 0.0, file.screen.warmup)
+        finals = Settings(
+            (file.finals.window,), file.finals.rounds, file.finals.cooldown_s, file.finals.warmup
+        )
+        lanes = Lanes(
+            gpus.children,
+            self.work,
+            screen,
+            finals,
+            file.timeouts.screen_s,
+            file.timeouts.finals_s,
+            self._out_of_time,
+        )
+        try:
+            recorder = Recorder(store, gpus.facts, screen, finals, self.watch)
+            mine = self._runnable(built, gpus)
+            blocks = list(self._blocks(mine, recorder))
+            self.watch.phase("screen", sum(len(b.kernels) for b in blocks))
+            recorder.take(lanes.screen(blocks))
+            todo = list(self._finalists(store, mine, recorder))
+            self.watch.phase("finals", sum(len(f.kernels) for f in todo))
+            recorder.take(lanes.finals(todo))
+        finally:
+            lanes.close()
+
+    def _blocks(self, built: list[Built], recorder: Recorder) -> list[Block]:
+        """What is not screened yet, problem by problem and layout by layout."""
+        every = self.sweep.file.screen.reference_every
+        found = []
+        for problem in self.sweep.problems:
+            groups: dict[Any, list[Built]] = {}
+            for one in built:
+                if not recorder.knows("screen", one, problem) and one.source not in recorder.bad:
+                    groups.setdefault(operand_layout(one.candidate.plan), []).append(one)
+            for layout, group in groups.items():
+                for first in range(0, len(group), every):
+                    found.append(Block(problem, layout, tuple(group[first : first + every])))
+        return found
+
+    def _finalists(self, store: Store, built: list[Built], recorder: Recorder) -> list[Final]:
+        """The best of every problem by its screen, as far as they are not timed in full yet."""
+        settings = settings_of(store, self.sweep.name)["settings"]
+        cells = cells_of(store, self.sweep.name, stages=("screen",))
+        by_source = {b.source: b for b in built}
+        found = []
+        for problem in self.sweep.problems:
+            best = [
+                c
+                for c in ranked(cells, problem.size, settings)
+                if problem.size in c.timings and c.source_digest in by_source
+            ][: self.sweep.file.finals.keep]
+            kernels = [by_source[c.source_digest] for c in best]
+            left = tuple(k for k in kernels if not recorder.knows("final", k, problem))
+            unverified = frozenset(k.source for k in left if not recorder.knows("verify", k))
+            # Baselines share one operand layout, so a final does too.
+            layouts = {operand_layout(k.candidate.plan): [] for k in left}
+            for kernel in left:
+                layouts[operand_layout(kernel.candidate.plan)].append(kernel)
+            found += [Final(problem, tuple(group), unverified) for group in layouts.values()]
+        return found
+
+
+def _twins(points: list[Point]) -> dict[int, list[int]]:
+    """A kernel's first point to all points that it is the kernel of."""
+    found: dict[int, list[int]] = {}
+    for point in points:
+        if point.fits:
+            found.setdefault(point.index if point.twin < 0 else point.twin, []).append(point.index)
+    return found
+
+
+def _point_row(point: Point) -> dict[str, Any]:
+    return {
+        "number": point.index,
+        "axes": json.dumps(point.values, default=str),
+        "kernel": None,
+        "rules": json.dumps(sorted({loss.rule for loss in point.losses})),
+        "reason": "\n".join(loss.reason for loss in point.losses),
+    }

@@ -1,0 +1,463 @@
+"""Screens and finals: drift, throttling, and who is blamed for what. No GPU, no compiler."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import sweep_fakes
+from conftest import F32, V6, changed
+from hypothesis import given
+from hypothesis import strategies as st
+from strict_cupy import strict_cupy
+from sweep_fakes import ABORTS, HANGS, HANGS_IN_FINALS, ILLEGAL, WRONG, facts, torch_us, us_of
+
+from kgen.bench.protocol import Bench, Contestant, Measurement, Settings, measure
+from kgen.bench.sampler import Sample, Sampler
+from kgen.errors import DeviceError
+from kgen.sweep import device
+from kgen.sweep.candidate import Built, Job, Outcome, prepare
+from kgen.sweep.drift import reference_at
+from kgen.sweep.lanes import Block, Event, Final, Lanes, Work
+from kgen.sweep.load import load_sweep
+from kgen.sweep.problems import Problem
+from kgen.sweep.record import Recorder, Watch
+from kgen.sweep.space import points_of
+from kgen.sweep.store import Store
+
+TRACE = json.loads(Path(__file__).with_name("h200_windows.json").read_text())
+SMALL, LARGE = Problem(256, 256, 128, "small"), Problem(512, 512, 128, "large")
+SCREEN, FINAL = Settings((10,), 3, 0.0, 3), Settings((30,), 5, 0.0, 5)
+
+# --- drift
+
+
+def test_the_reference_at_a_moment_lies_between_its_timings() -> None:
+    readings = [(10.0, 100.0), (20.0, 110.0)]
+    assert [reference_at(t, readings) for t in (5, 10, 15, 20, 30)] == [100, 100, 105, 110, 110]
+    assert reference_at(99, [(1.0, 7.0)]) == 7
+
+
+@given(
+    st.floats(0.8, 1.2),
+    st.floats(-0.02, 0.02),
+    st.lists(st.floats(0, 1), min_size=1, max_size=6),
+)
+def test_a_board_that_slows_down_evenly_changes_no_ratio(speed, slope, moments) -> None:
+    """Reference and kernel slow down together; the corrected ratio is the kernel's own."""
+
+    def torch(t: float) -> float:
+        return 100 * (1 + slope * t)
+
+    readings = [(0.0, torch(0)), (1.0, torch(1))]
+    for t in moments:
+        assert reference_at(t, readings) / (torch(t) / speed) == pytest.approx(speed)
+
+
+# --- throttling, on a recorded trace (case J8)
+
+
+def replay(windows: tuple[int, ...]) -> Measurement:
+    """The protocol on recorded windows: same times, same clocks, no board."""
+    names = list(TRACE["windows"]["30"])
+    state: dict[str, Any] = {"window": windows[0], "turn": dict.fromkeys(names, 0)}
+
+    def launcher(name: str) -> Callable[[], None]:
+        def launch() -> None:
+            state["name"] = name
+
+        return launch
+
+    def elapsed(body: Callable[[], None]) -> float:
+        body()
+        name, window = state["name"], str(state["window"])
+        row = TRACE["windows"][window][name]
+        us = row["us"][state["turn"][name] % 5]
+        state["turn"][name] += 1
+        state["mhz"] = row["mhz"]
+        if all(count % 5 == 0 for count in state["turn"].values()):
+            state["window"] = windows[-1]
+        return us * 1e-6 * int(window)
+
+    def sample() -> Sample:
+        mhz = state.pop("mhz", TRACE["rest_mhz"])
+        capped = ("power cap",) if mhz < TRACE["rest_mhz"] else ()
+        return Sample(mhz, 3201.0, 690.0, 60.0, capped)
+
+    contestants = [Contestant(name, (launcher(name),)) for name in names]
+    bench = Bench(elapsed, lambda: None, lambda seconds: None, Sampler(sample))
+    return measure(contestants[0], contestants[1:], Settings(windows, 5, 3.0), bench)
+
+
+def test_throttling_is_found_in_a_recorded_trace() -> None:
+    """J8: 30 launches run at full clock, 100 do not; both are kept, and the notes say so."""
+    found = replay((30, 100))
+    assert found.times("torch.mm", 100)[0] == pytest.approx(1573.032e-6)
+    assert list(found.notes) == [
+        "the driver reported power cap in 15 of 30 windows",
+        "hopper_v6, 100 launches: the SM clock fell to 1560 of 1980 MHz",
+        "torch.mm, 100 launches: the SM clock fell to 1425 of 1980 MHz",
+        "torch.mm, f16 accumulation, 100 launches: the SM clock fell to 1545 of 1980 MHz",
+    ]
+    assert found.ratio("torch.mm", 30).median == pytest.approx(1.083, abs=0.001)
+    assert found.ratio("torch.mm", 100).median == pytest.approx(1.098, abs=0.001)
+
+
+@pytest.mark.parametrize(("window", "capped"), [(30, False), (100, True)])
+def test_a_final_keeps_clocks_interval_and_notes(window: int, capped: bool) -> None:
+    """What the results file gets of a final: nothing is dropped, whatever the clock did."""
+    found = replay((window,))
+    record = device.final_records(found, 1, (8192, 8192, 8192), {})[0]
+    row = TRACE["windows"][str(window)]["hopper_v6"]
+    assert record["rounds_us"] == pytest.approx(row["us"]) and record["sm_mhz"] == row["mhz"]
+    assert record["low"] < record["ratio"] < record["high"] and record["verdict"] == "faster"
+    assert record["against"]["torch.mm, f16 accumulation"][0] < record["ratio"]
+    assert len(record["trace"]) == 10
+    assert any("power cap" in reasons for _, _, reasons in record["trace"]) == capped
+    assert any("SM clock fell to 1560 of 1980" in note for note in record["notes"]) == capped
+
+
+def test_kernels_of_one_final_are_paired_with_torch_by_round() -> None:
+    """A second finalist that equals torch.mm in every round is undecided, never faster."""
+    found = replay((30,))
+    same = device.final_records(found, 2, (8192, 8192, 8192), {})
+    assert [r["reference"]["name"] for r in same] == ["torch.mm, f16 accumulation"] * 2
+    assert same[1]["ratio"] == pytest.approx(1393.048 / 1448.733, rel=0.03)
+
+
+# --- lanes: a child that runs its work in this process
+
+
+class Inline:
+    """Stands in for a process: a hang and a death are told by raster group, as the fakes do."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.closed = False
+
+    def call(self, work: Callable[..., Outcome], *arguments: Any, timeout: float) -> Outcome:
+        name = work.__name__
+        jobs = arguments[0] if name == "finals" else arguments[:1]
+        groups = {sweep_fakes.group(job) for job in jobs}
+        self.calls.append(f"{name} {sorted(groups)}")
+        if (name == "screen" and HANGS in groups) or (
+            name == "finals" and HANGS_IN_FINALS in groups
+        ):
+            return Outcome("hung", "no answer")
+        if name == "screen" and ABORTS in groups:
+            return Outcome("crashed", "SIGABRT", poisoned=True)
+        return work(*arguments)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def kernels(tmp_path: Path) -> Callable[..., list[Built]]:
+    """Kernels with these raster groups, as if they had been built."""
+    (tmp_path / "base.yaml").write_text(changed(F32, V6))
+
+    def make(*groups: int) -> list[Built]:
+        file = tmp_path / "k.sweep.yaml"
+        axes = f"axes: {{schedule.raster.group: {list(groups)}}}"
+        file.write_text(f"base: base.yaml\n{axes}\nproblems: [[512, 512, 128]]\n")
+        points = points_of(load_sweep(file))
+        return [Built(prepare(p), tmp_path / "none.cubin", 90, "nvrtc test") for p in points]
+
+    return make
+
+
+def lanes_of(work: Work = sweep_fakes.WORK, **options: Any) -> tuple[Lanes, Inline]:
+    """One lane on an inline child."""
+    child = Inline()
+    lanes = Lanes([child], work, SCREEN, FINAL, 60.0, 60.0, **options)  # type: ignore[list-item]
+    return lanes, child
+
+
+def recorded(path: Path, events: Any, watch: Watch | None = None) -> list[dict[str, Any]]:
+    """Rows that a recorder makes of events."""
+    with Store.open(path) as store:
+        gpu = facts().value
+        recorder = Recorder(store, gpu, SCREEN, FINAL, watch or Watch())
+        store.put_device(recorder._device, gpu)
+        seen: set[str] = set()
+
+        def with_kernels() -> Any:
+            for event in events:
+                if event.kernel and event.kernel.source not in seen:
+                    seen.add(event.kernel.source)
+                    candidate = event.kernel.candidate
+                    store.put_kernel(
+                        candidate.source,
+                        name=candidate.plan.name,
+                        target="sm_90a",
+                        spec="",
+                        spec_digest="",
+                        figures={},
+                        points=("k", []),
+                    )
+                yield event
+
+        recorder.take(with_kernels())
+        rows = store.rows("SELECT run.*, name FROM run JOIN kernel ON kernel = source_digest")
+        return [dict(row) for row in rows]
+
+
+def test_each_kernel_of_a_screen_gets_its_own_status(kernels, tmp_path: Path) -> None:
+    """J6 without processes: one that hangs, dies, reads wild or is wrong harms no other."""
+    built = kernels(1, HANGS, ABORTS, ILLEGAL, WRONG, 2)
+    lanes, _ = lanes_of()
+    blocks = [Block(SMALL, "l", tuple(built[:3])), Block(SMALL, "l", tuple(built[3:]))]
+    rows = recorded(tmp_path / "r.sqlite", lanes.screen(blocks))
+    status = {r["kernel"]: r["status"] for r in rows}
+    wanted = ["screened", "hung", "crashed", "crashed", "wrong", "screened"]
+    assert [status[b.source] for b in built] == wanted
+    good = next(r for r in rows if r["kernel"] == built[0].source)
+    want = torch_us(SMALL.size) / us_of(built[0].job, SMALL.size)
+    assert good["ratio"] == pytest.approx(want)
+    assert all(r["reason"] for r in rows if r["status"] != "screened")
+
+
+def test_a_kernel_that_did_harm_is_not_tried_on_the_next_problem(kernels, tmp_path: Path) -> None:
+    built = kernels(1, HANGS)
+    lanes, child = lanes_of()
+    blocks = [Block(p, "l", tuple(built)) for p in (SMALL, LARGE)]
+    rows = recorded(tmp_path / "r.sqlite", lanes.screen(blocks))
+    assert child.calls.count(f"screen [{HANGS}]") == 1 and child.calls.count("screen [1]") == 2
+    assert sorted((r["status"], r["m"]) for r in rows) == [
+        *(("hung", 256), ("screened", 256), ("screened", 512)),
+    ]
+
+
+def test_the_reference_is_timed_around_every_block_and_corrects_it(kernels, tmp_path: Path) -> None:
+    """torch.mm slows down from 100 to 120 us while kernels stay at 100: the ratio rises."""
+    clock = iter(range(100))
+    torch = iter([100.0, 120.0, 140.0])
+
+    def reference(*_: Any) -> Outcome:
+        return Outcome("reference", value={"at": float(next(clock)), "us": next(torch)})
+
+    def screen(*_: Any) -> Outcome:
+        short = sweep_fakes._short(100.0) | {"at": float(next(clock))}
+        return Outcome("screened", value=short)
+
+    lanes, child = lanes_of(Work(facts, reference, screen))
+    built = kernels(1, 2, 3, 4)
+    blocks = [Block(SMALL, "l", tuple(built[:2])), Block(SMALL, "l", tuple(built[2:]))]
+    rows = recorded(tmp_path / "r.sqlite", lanes.screen(blocks))
+    ratio = {r["kernel"]: r["ratio"] for r in rows}
+    # Moments: torch 0, kernels 1 and 2, torch 3, kernels 4 and 5, torch 6.
+    wanted = [1 + 20 / 300, 1 + 40 / 300, 1.2 + 20 / 300, 1.2 + 40 / 300]
+    assert [ratio[b.source] for b in built] == pytest.approx(wanted)
+    assert [c.split()[0] for c in child.calls] == [
+        *("reference", "screen", "screen", "reference", "screen", "screen", "reference"),
+    ]
+    assert {json.loads(r["detail"])["reference_readings"] for r in rows} == {2}
+
+
+def test_a_problem_whose_reference_fails_marks_no_kernel(kernels, tmp_path: Path) -> None:
+    """Not enough memory, say: the problem is left out with a note, the next one goes on."""
+
+    def reference(job: Job, size: Any, settings: Any) -> Outcome:
+        if size == LARGE.size:
+            return Outcome("no_memory", "not enough GPU memory", poisoned=True)
+        return sweep_fakes.reference(job, size, settings)
+
+    notes: list[str] = []
+    watch = Watch()
+    watch.note = notes.append  # type: ignore[method-assign]
+    lanes, _ = lanes_of(Work(facts, reference, sweep_fakes.screen))
+    built = kernels(1, 2)
+    blocks = [Block(p, "l", (b,)) for p in (LARGE, SMALL) for b in built]
+    rows = recorded(tmp_path / "r.sqlite", lanes.screen(blocks), watch)
+    assert [(r["status"], r["m"]) for r in rows] == [("screened", 256)] * 2
+    assert notes == ["large: torch.mm could not be timed: not enough GPU memory"]
+
+
+def test_a_kernel_that_is_unfit_for_one_problem_may_win_another(kernels, tmp_path: Path) -> None:
+    def screen(job: Job, size: Any, settings: Any) -> Outcome:
+        if size == SMALL.size:
+            return Outcome("infeasible", "the launch is refused: too_many_tiles")
+        return sweep_fakes.screen(job, size, settings)
+
+    lanes, _ = lanes_of(Work(facts, sweep_fakes.reference, screen))
+    blocks = [Block(p, "l", tuple(kernels(1))) for p in (SMALL, LARGE)]
+    rows = recorded(tmp_path / "r.sqlite", lanes.screen(blocks))
+    assert [(r["status"], r["m"]) for r in rows] == [("infeasible", 256), ("screened", 512)]
+
+
+def test_finals_that_hang_are_tried_one_by_one(kernels, tmp_path: Path) -> None:
+    """Only the kernel that hangs alone is called so; it is left out of the next problem's."""
+    built = kernels(1, HANGS_IN_FINALS, 2)
+    lanes, child = lanes_of()
+    sources = frozenset(b.source for b in built)
+    finals = [Final(p, tuple(built), sources) for p in (SMALL, LARGE)]
+    rows = recorded(tmp_path / "r.sqlite", lanes.finals(finals))
+    timed = sorted((r["m"], r["status"]) for r in rows if r["stage"] == "final")
+    assert timed == [(256, "hung"), (256, "timed"), (256, "timed"), (512, "timed"), (512, "timed")]
+    assert child.calls.count("verify [1]") == 1
+    assert child.calls[-1] == "finals [1, 2]"
+    assert all(r["low"] <= r["ratio"] <= r["high"] for r in rows if r["status"] == "timed")
+
+
+def test_a_kernel_that_fails_a_derived_shape_reaches_no_final(kernels, tmp_path: Path) -> None:
+    built = kernels(1, 2)
+
+    def verify(job: Job) -> Outcome:
+        bad = sweep_fakes.group(job) == 2
+        return Outcome("wrong", "129x257x72: exact") if bad else Outcome("verified")
+
+    lanes, child = lanes_of(Work(facts, verify=verify, finals=sweep_fakes.finals))
+    sources = frozenset(b.source for b in built)
+    rows = recorded(tmp_path / "r.sqlite", lanes.finals([Final(SMALL, tuple(built), sources)]))
+    assert sorted((r["stage"], r["status"]) for r in rows) == [
+        *(("final", "timed"), ("verify", "verified"), ("verify", "wrong")),
+    ]
+    assert child.calls[-1] == "finals [1]"
+
+
+def test_no_new_work_begins_when_time_is_up(kernels) -> None:
+    left = iter([False] * 4 + [True] * 100)
+    lanes, child = lanes_of(out_of_time=lambda: next(left))
+    events = list(lanes.screen([Block(SMALL, "l", tuple(kernels(1, 2, 3, 4, 5)))]))
+    assert 0 < sum(not e.again for e in events) < 5
+    assert child.calls[-1].startswith("reference"), "what was timed is still corrected"
+
+
+def test_a_gpu_that_is_lost_stops_the_sweep_and_blames_nobody(kernels) -> None:
+    """A process that cannot start again is the machine's fault."""
+
+    class Lost(Inline):
+        def call(self, work: Any, *arguments: Any, timeout: float) -> Outcome:
+            if work.__name__ == "screen":
+                raise DeviceError("no usable GPU: cudaErrorNoDevice")
+            return super().call(work, *arguments, timeout=timeout)
+
+    lanes = Lanes([Lost()], sweep_fakes.WORK, SCREEN, FINAL, 60.0, 60.0)  # type: ignore[list-item]
+    events: list[Event] = []
+    with pytest.raises(DeviceError, match="no usable GPU"):
+        events.extend(lanes.screen([Block(SMALL, "l", tuple(kernels(1)))]))
+    assert not events and all(child.closed for child in lanes.children)  # type: ignore[attr-defined]
+
+
+# --- what runs in the process of a GPU, on the strict stand-in for cupy
+
+
+class Simulated:
+    """A loaded kernel that multiplies the memory it is given. slip: it leaves one row out."""
+
+    slip = False
+
+    def __init__(self, plan: Any, path: Path) -> None:
+        self.plan = plan
+
+    def prepare(self, x: Any) -> Callable[[], None]:
+        def matrix(address: int, rows: int, cols: int, ld: int) -> np.ndarray:
+            size = (rows - 1) * ld + cols
+            raw = (ctypes.c_uint16 * size).from_address(address)
+            flat = np.ctypeslib.as_array(raw).view("float16")
+            shape, strides = (rows, cols), (2 * ld, 2)
+            return np.lib.stride_tricks.as_strided(flat, shape, strides)
+
+        def launch() -> None:
+            a, b = matrix(x.a, x.m, x.k, x.lda), matrix(x.b, x.n, x.k, x.ldb)
+            rows = x.m - 1 if self.slip else x.m
+            d = matrix(x.d, rows, x.n, x.ldd)
+            d[...] = (a.astype("float32") @ b.astype("float32").T)[:rows].astype("float16")
+
+        return launch
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The device module on the CPU; its clock counts launches."""
+    pytest.importorskip("torch", reason="torch is not installed: nothing to time against")
+    module: Any = strict_cupy()
+    runtime = SimpleNamespace(getDeviceProperties=lambda device: {"l2CacheSize": 1})
+    synchronized = SimpleNamespace(id=0, synchronize=lambda: None)
+    module.cuda = SimpleNamespace(Device=lambda: synchronized, runtime=runtime)
+    pool = SimpleNamespace(free_all_blocks=lambda: None)
+    module.get_default_memory_pool = lambda: pool
+    monkeypatch.setitem(sys.modules, "cupy", module)
+
+    def elapsed(body: Callable[[], None]) -> float:
+        body()
+        return 1e-3
+
+    bench = Bench(elapsed, lambda: None, lambda s: None, Sampler(missing="no clocks here"))
+    monkeypatch.setattr(device, "device_bench", lambda: bench)
+    monkeypatch.setattr(device, "Kernel", Simulated)
+    device._current.clear()
+    yield device
+    device._current.clear()
+
+
+def test_a_screen_checks_values_before_it_times_them(gpu, kernels, monkeypatch) -> None:
+    job = kernels(1)[0].job
+    settings = Settings((10,), 3, 0.0, 1)
+    assert gpu.reference(job, SMALL.size, settings).value["us"] == pytest.approx(100)
+    shared = gpu._current[0]
+    right = gpu.screen(job, SMALL.size, settings)
+    assert (right.status, right.value["us"]) == ("screened", pytest.approx(100)), right.reason
+    assert gpu._current[0] is shared, "buffers and operands are made once per problem"
+    assert "measured without a pause" in " ".join(right.value["notes"])
+    monkeypatch.setattr(Simulated, "slip", True)
+    wrong = gpu.screen(job, SMALL.size, settings)
+    assert wrong.status == "wrong" and wrong.value is None and not wrong.poisoned
+    assert wrong.reason.startswith("unwritten: FAILED, 65536 checked, 256 failed")
+
+
+def test_another_problem_frees_the_buffers_of_the_first(gpu, kernels) -> None:
+    job = kernels(1)[0].job
+    settings = Settings((10,), 3, 0.0, 1)
+    for problem in (SMALL, LARGE, SMALL):
+        gpu.reference(job, problem.size, settings)
+        assert [b.key[0] for b in gpu._current] == [problem.size]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "poisoned"),
+    [
+        (RuntimeError("cudaErrorIllegalAddress"), "crashed", True),
+        (type("OutOfMemoryError", (MemoryError,), {})("8 GiB"), "no_memory", True),
+    ],
+)
+def test_errors_of_cuda_cost_the_process(
+    gpu, kernels, monkeypatch, error, status, poisoned
+) -> None:
+    def fail(self: Any, x: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(Simulated, "prepare", fail)
+    outcome = gpu.screen(kernels(1)[0].job, SMALL.size, Settings((10,), 3, 0.0, 1))
+    assert (outcome.status, outcome.poisoned) == (status, poisoned)
+    assert str(error) in outcome.reason
+
+
+def test_a_refused_launch_is_no_crash(gpu, kernels, monkeypatch) -> None:
+    from kgen.errors import LaunchError
+
+    def refuse(self: Any, x: Any) -> None:
+        raise LaunchError("k: too_many_tiles: more tiles than a grid can have", "too_many_tiles")
+
+    monkeypatch.setattr(Simulated, "prepare", refuse)
+    outcome = gpu.screen(kernels(1)[0].job, SMALL.size, Settings((10,), 3, 0.0, 1))
+    assert (outcome.status, outcome.poisoned) == ("infeasible", False)
+
+
+def test_finals_time_all_finalists_with_the_baselines(gpu, kernels) -> None:
+    built = kernels(1, 2)
+    settings = Settings((5,), 3, 0.0, 1)
+    outcome = gpu.finals([b.job for b in built], SMALL.size, settings)
+    assert outcome.status == "timed", outcome.reason
+    assert [set(r["against"]) for r in outcome.value] == [
+        {"torch.mm", "torch.mm, f16 accumulation"}
+    ] * 2
+    assert all(r["verdict"] == "undecided" and r["ratio"] == 1 for r in outcome.value)
