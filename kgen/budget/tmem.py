@@ -55,6 +55,11 @@ class TmemMap:
         return max((row.end for row in self.rows), default=0)
 
     @property
+    def total(self) -> int:
+        """The same, by a ledger's word."""
+        return self.used
+
+    @property
     def over(self) -> int:
         """Columns that do not fit; 0 when all do."""
         return max(0, self.used - self.limit)

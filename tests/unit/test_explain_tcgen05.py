@@ -6,9 +6,11 @@ import pytest
 from blackwell import VARIANTS, variant
 
 from kgen import explain
+from kgen.errors import DeviceError
 from kgen.paths import data_folder
 from kgen.plan import lower
 from kgen.spec import load_spec
+from kgen.verify.emulator import require_covered
 
 DIGEST = "0" * 12
 RUBIN = data_folder("specs") / "rubin"
@@ -88,3 +90,9 @@ def test_the_ladder_changes_one_thing_a_step():
         (64, 2, True, "b_reuse", "tcgen05_ws_split", "normal"),
         (64, 2, True, "b_reuse", "tcgen05_ws_split", "evict_last"),
     ]
+
+
+def test_what_cannot_be_checked_yet_is_said_with_its_exit_code():
+    with pytest.raises(DeviceError, match="the emulator does not cover tcgen05 yet") as caught:
+        require_covered(lower(variant("bf16")))
+    assert caught.value.exit_code == 3

@@ -244,6 +244,12 @@ def test_what_the_rules_refuse(name, changes, what):
         ("sm_100a", "sm_100", "the nearest is sm_100a"),
         ("sm_100a", "sm_90a", "tcgen05 runs on sm_100a, sm_103a, sm_107a"),
         ('"f32"', '"f16"', "the tcgen05 schedules accumulate in f32"),
+        (
+            '"a": {\n   "dtype": "bf16"',
+            '"a": {\n   "dtype": "s8"',
+            "s8; the tcgen05 schedules take",
+        ),
+        ('"d": {\n   "dtype": "bf16"', '"d": {\n   "dtype": "s32"', "s32; f32 sums are stored as"),
         ('"a": {\n   "dtype": "bf16"', '"a": {\n   "dtype": "e2m1"', "e2m1 takes block scales of"),
     ],
 )
@@ -261,7 +267,7 @@ def test_a_hopper_schedule_refuses_blackwell(v6):
         with pytest.raises(SpecError, match="has no wgmma, which wgmma_ws multiplies with"):
             parse_spec(v6({"target: sm_90a": f"target: {target}"}))
     for change, what in (
-        ({"a: {dtype: f16": "a: {dtype: e4m3"}, "e4m3; the wgmma schedules take f16 and bf16"),
+        ({"a: {dtype: f16": "a: {dtype: e4m3"}, "e4m3; wgmma_ws takes f16 and bf16"),
         ({"accumulator: f16": "global_scale: true\n  accumulator: f16"}, "belong to tcgen05"),
     ):
         with pytest.raises(SpecError) as caught:

@@ -13,6 +13,7 @@ from kgen.tcgen05 import BlockScale, Finding, IllegalMma, MmaForm, MmaRequest, k
 from kgen.tcgen05.kinds import KINDS
 
 LANES = 128  # of tensor memory; an epilogue warpgroup has a thread for each
+STORED_TYPES = ("f16", "bf16", "f32")
 ROW_BYTES = 128  # a stage holds rows of the widest swizzle; longer rows are cut into such panels
 SLICE_ROWS = 8  # rows of one swizzle atom, the least that one CTA of a cluster loads for others
 SCALE_ROWS = 128  # rows that share a block of scales
@@ -39,6 +40,10 @@ def form_of(spec: KernelSpec) -> MmaForm:
     scale = block_scale(spec)
     kind = kind_of(gemm.a.dtype, scale)
     if kind is None:
+        taken = sorted({name for k in KINDS.values() for name in k.codes})
+        if gemm.a.dtype not in taken:
+            what = f"{gemm.a.dtype}; the tcgen05 schedules take {', '.join(taken)}"
+            raise IllegalMma((Finding("a", what),))
         raise IllegalMma((Finding("scale", _scales_of(gemm.a.dtype)),))
     request = MmaRequest(
         kind=kind.name,
@@ -84,6 +89,12 @@ def rules(spec: KernelSpec) -> Iterator[Violation]:
     s = schedule_of(spec)
     if spec.gemm.accumulator != "f32":
         yield Violation(("gemm", "accumulator"), "the tcgen05 schedules accumulate in f32")
+        return
+    if spec.gemm.d.dtype not in STORED_TYPES:
+        yield Violation(
+            ("gemm", "d", "dtype"),
+            f"{spec.gemm.d.dtype}; f32 sums are stored as {', '.join(STORED_TYPES)}",
+        )
         return
     try:
         form = form_of(spec)
