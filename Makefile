@@ -7,7 +7,7 @@ PY ?= $(VENV)/bin/python
 KGEN = $(PY) -m kgen.cli.main
 SPEC ?= specs/hopper/v6.yaml
 
-.PHONY: demo setup test long lint golden check gpu prebuild bench tables clean
+.PHONY: demo setup test long exhaustive lint golden check gpu prebuild bench tables clean
 
 # Rebuilt when the dependencies change. The stamp is written last, so an interrupted set-up is redone.
 $(VENV)/stamp: pyproject.toml
@@ -29,12 +29,17 @@ test: $(SETUP)
 	$(KGEN) toolchain install
 	$(PY) -m pytest -m "not gpu" $(PYTEST_ARGS)
 
-# What `make test` leaves out: more random specs built, every shipped kernel under every schedule in
-# the emulator, and every mutant of four of them.
+# What `make test` leaves out: every rung of the Hopper ladder under every schedule in the emulator,
+# and every mutant of four kernels.
 long: $(SETUP)
 	$(KGEN) toolchain install
-	$(PY) tests/space.py 1800
 	$(PY) tests/long.py
+
+# Hours: half an hour of random specs, the fast family under every schedule, mutants of one of them.
+exhaustive: $(SETUP)
+	$(KGEN) toolchain install
+	$(PY) tests/space.py 1800
+	$(PY) tests/long.py all
 
 lint: $(SETUP)
 	$(PY) -m ruff check .

@@ -174,7 +174,7 @@ def explore(kind: str, seconds: float, start: int = 0) -> Outcome:
         deadline=None,
         database=None,
         phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=list(HealthCheck),  # pyright: ignore[reportArgumentType]
     )
     @given(
         spec=specs(kind),

@@ -95,7 +95,7 @@ KINDS = st.sampled_from(sorted(CLUSTERS))
 @given(problem=PROBLEMS, kind=KINDS, least=st.sampled_from([None, 0, 1, 5]))
 def test_every_k_tile_is_done_once(problem, kind, least):
     tiles_m, tiles_n, k_tiles, _ = problem
-    found = grid(*problem, least, of=kind)
+    found = grid(tiles_m, tiles_n, k_tiles, resident, least, of=kind)
     tiles = tiles_m * tiles_n
     done = collections.Counter()
     left, added = {}, {}
@@ -127,7 +127,7 @@ def test_every_k_tile_is_done_once(problem, kind, least):
 @given(problem=PROBLEMS, kind=KINDS)
 def test_cut_tiles_end_sooner_and_fit_the_workspace(problem, kind):
     tiles_m, tiles_n, k_tiles, resident = problem
-    found = grid(*problem, 1, of=kind)
+    found = grid(tiles_m, tiles_n, k_tiles, resident, 1, of=kind)
     whole = grid(*problem, of=kind, scheduler="round_robin")
     assert found.clusters <= resident
     turns_of_whole = -(-tiles_m * tiles_n // whole.clusters)
@@ -141,5 +141,6 @@ def test_cut_tiles_end_sooner_and_fit_the_workspace(problem, kind):
     assert found.share >= k_tiles, "a share holds a whole tile, so that none is cut twice"
     cuts = sum(t.leaves_part for i in range(found.clusters) for t in turns(found, k_tiles, i))
     rule = plan(of=kind).resident
+    assert rule
     assert cuts * found.cluster_size * rule.flags * 4 <= found.flag_bytes
     assert cuts * found.cluster_size * rule.part_bytes <= found.part_bytes

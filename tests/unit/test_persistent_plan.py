@@ -8,6 +8,8 @@ from __future__ import annotations
 import pytest
 from persistent import A_M, B_N, F16, NO_PRODUCER, cluster, plan_of
 
+from kgen.plan.launch import ResidentGrid
+
 ONE_SLAB = {"consumers: 2": "consumers: 1", "m: 128": "m: 64"}
 TWO_SLABS = {**F16, "m: 128": "m: 256", "stages: 3": "stages: 2"}
 
@@ -17,7 +19,7 @@ def loads(rows) -> list[tuple[object, ...]]:
     return [(x.tile_first, x.offset, x.mn_offset, x.k_offset) for x in rows]
 
 
-def constants(plan) -> dict[str, object]:
+def constants(plan) -> dict[str, int]:
     return {c.name: c.value for c in plan.constants}
 
 
@@ -192,18 +194,24 @@ def test_a_cluster_of_one_has_no_constants_of_a_cluster():
 # --- the launch -----------------------------------------------------------------------------------
 
 
+def resident_of(changes: dict[str, str] | None = None) -> ResidentGrid:
+    found = plan_of(changes or {}).resident
+    assert found
+    return found
+
+
 def test_what_cut_tiles_need_beside_the_operands():
     """A part is every accumulator of every consumer thread: 2 x 128 x 128 x 4 bytes."""
-    resident = plan_of().resident
+    resident = resident_of()
     assert (resident.part_bytes, resident.flags, resident.least_saving) == (131072, 2, 32)
-    assert plan_of(F16).resident.part_bytes == 65536
-    small = plan_of({"n: 256, k": "n: 64, k"})
-    assert small.resident.least_saving == 128  # a quarter of the work in a K tile
+    assert resident_of(F16).part_bytes == 65536
+    small = resident_of({"n: 256, k": "n: 64, k"})
+    assert small.least_saving == 128  # a quarter of the work in a K tile
 
 
 def test_whole_tiles_need_nothing_beside_the_operands():
     plan = plan_of({"scheduler: wrap": "scheduler: round_robin"})
-    assert plan.resident.least_saving is None
+    assert plan.resident and plan.resident.least_saving is None
     assert "workspace_unusable" not in [s.name for s in plan.statuses]
     assert not {"share", "flags", "parts"} & {f.name for f in plan.problem_fields}
     wraps = plan_of()
@@ -213,8 +221,8 @@ def test_whole_tiles_need_nothing_beside_the_operands():
 
 def test_the_cluster_tile_and_the_most_clusters():
     assert plan_of(cluster(2, 2)).cluster_tile == (256, 512)
-    assert plan_of().resident.most is None
-    assert plan_of({"clusters: auto": "clusters: 20"}).resident.most == 20
+    assert resident_of().most is None
+    assert resident_of({"clusters: auto": "clusters: 20"}).most == 20
 
 
 @pytest.mark.parametrize(

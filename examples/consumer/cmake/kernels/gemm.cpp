@@ -112,14 +112,14 @@ const struct gemm_kernel* nearest(
 // D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, summed in f16; A contiguous along K, B along K
 // Ranked on NVIDIA H200, driver 580.159.04, CUDA 13.5.37.
 constexpr Choice kChoices_sm_90a_f16_f16acc[] = {
-    // hopper_v6: chosen for an earlier source, 1ec9daa57465
+    // hopper_v6: 1.070 [1.048..1.100] of torch.mm
     { { &gemm_kernels[1], 256, 256, 132 }, 8192, 8192, 8192 },
 };
 
 // D f16 [M,N] = A f16 [M,K] @ B f16 [N,K].T, summed in f32; A contiguous along K, B along K
 // Ranked on NVIDIA H200, driver 580.159.04, CUDA 13.5.37.
 constexpr Choice kChoices_sm_90a_f16_f32acc[] = {
-    // hopper_f16_f32acc: chosen for an earlier source, 5ac81b86d16f
+    // hopper_f16_f32acc: 0.989 [0.968..1.026] of torch.mm
     { { &gemm_kernels[0], 128, 256, 132 }, 8192, 8192, 8192 },
 };
 

@@ -84,7 +84,7 @@ TABLES = {
     "sm_90a_f16_f16acc": Table(
         "NVIDIA H200", "580.159.04", "13.5.37", "0.1.0", 132,
         (
-            # chosen for an earlier source, 1ec9daa57465
+            # 1.070 [1.048..1.100] of torch.mm
             Choice(8192, 8192, 8192, "hopper_v6"),
         ),
     ),
@@ -92,7 +92,7 @@ TABLES = {
     "sm_90a_f16_f32acc": Table(
         "NVIDIA H200", "580.159.04", "13.5.37", "0.1.0", 132,
         (
-            # chosen for an earlier source, 5ac81b86d16f
+            # 0.989 [0.968..1.026] of torch.mm
             Choice(8192, 8192, 8192, "hopper_f16_f32acc"),
         ),
     ),
