@@ -94,7 +94,7 @@ KINDS = st.sampled_from(sorted(CLUSTERS))
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
 @given(problem=PROBLEMS, kind=KINDS, least=st.sampled_from([None, 0, 1, 5]))
 def test_every_k_tile_is_done_once(problem, kind, least):
-    tiles_m, tiles_n, k_tiles, _ = problem
+    tiles_m, tiles_n, k_tiles, resident = problem
     found = grid(tiles_m, tiles_n, k_tiles, resident, least, of=kind)
     tiles = tiles_m * tiles_n
     done = collections.Counter()
