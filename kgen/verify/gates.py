@@ -222,10 +222,14 @@ def bound_gate(got: Array, ref: Reference, operands: Operands, numerics: Numeric
 def _mma_rms(operands: Operands, numerics: Numerics) -> float:
     """Root mean square of what one MMA adds to a sum, over all rows and columns."""
     squares = [
-        float((to_float32(x, name).astype("float64") ** 2).mean()) if x.size else 0.0
+        _mean_square(to_float32(x, name).astype("float64")) if x.size else 0.0
         for x, name in ((operands.a, numerics.a), (operands.b, numerics.b))
     ]
     return math.sqrt(min(numerics.mma_k, operands.a.shape[1]) * squares[0] * squares[1])
+
+
+def _mean_square(values: Array) -> float:
+    return float((values * values).mean())
 
 
 def statistical_gate(
