@@ -208,7 +208,8 @@ def test_every_duplicate_is_reported_at_once(refusal):
         ({", k: 64": ""}, "v6.yaml:10:9: schedule.tile.k: missing"),
         (
             {"accumulator: f16": "accumulator: fp16"},
-            "v6.yaml:7:16: gemm.accumulator: fp16 is not one of f32, f16 or s32; the nearest is f16",
+            "v6.yaml:7:16: gemm.accumulator: fp16 is not one of f32, f16 or s32; "
+            "the nearest is f16",
         ),
         (
             {"promotion_bytes: 128": "promotion_bytes: 100"},
