@@ -11,6 +11,7 @@ from kgen.api import build, load_spec, lower, render
 from kgen.build.compile import build_shared_library
 from kgen.plan import KernelPlan
 from kgen.run import Arguments, Kernel, SharedLibrary
+from kgen.run.launch import require_device
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ def load_plan(plan: KernelPlan) -> Loaded:
     """The kernel of a plan, built (or taken from the cache) and loaded."""
     import torch
 
+    require_device(plan)  # before anything is built for another target
     kernel = Kernel(plan, build(plan).path)
     path = build_shared_library(render(plan).source, name=plan.name, target=plan.target)
     return Loaded(plan, kernel, SharedLibrary(plan.name, path), path, torch)

@@ -198,7 +198,7 @@ def test_i3_operands_written_late_by_another_kernel() -> None:
     import cupy
 
     stream = torch.cuda.current_stream()
-    with cupy.cuda.ExternalStream(stream.cuda_stream):
+    with cupy.cuda.Stream.from_external(stream):
         for i in range(1000):
             torch.cuda._sleep(20_000)
             a.copy_(sources[i % 2])
