@@ -177,7 +177,10 @@ def test_the_cmake_project(tmp_path, trap):
     compilers = set(re.findall(r'"command": "(\S+nvcc) ', commands))
     assert compilers == {str(nvcc)}
     assert commands.count("-gencode=arch=compute_90a,code=sm_90a") == 2
-    assert "/usr/local/cuda" not in commands + (build / "CMakeCache.txt").read_text()
+    cache = (build / "CMakeCache.txt").read_text()
+    toolkit = re.findall(r"^(?:CMAKE_CUDA|CUDA)\w*:\w+=(/.*)$", cache, re.MULTILINE)
+    private = locate().home
+    assert toolkit and all(Path(found).is_relative_to(private) for found in toolkit), toolkit
 
 
 def test_the_program_without_cmake(tmp_path):
