@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator
 
 from kgen.arch import ARCHS, launch_register_cap
 from kgen.budget.limits import accumulator_limit, box_limit, smem_limit, thread_limit
-from kgen.budget.model import Barrier, Budget, Role
+from kgen.budget.model import Budget, Role
 from kgen.budget.ring import (
-    a_stage,
-    b_stage,
     input_boxes,
-    operand_bytes_per_flop,
-    register_file,
+    ring_budget,
+    ring_filled_by_thread_0,
     ring_smem,
     ring_swizzle,
     stages_of,
@@ -47,24 +45,8 @@ def mma_sync_budget(spec: KernelSpec) -> Budget:
     # Fragments of one K step: four registers for 16 rows of A, as many for 16 columns of B.
     fragments = rows // 4 + columns // 4
     roles = (Role("consumer", threads // 32, 0, cap, accumulators, OVERHEAD + fragments),)
-    stage_bytes = a_stage(spec) + b_stage(spec)
-    return Budget(
-        spec=spec,
-        arch=arch,
-        threads=threads,
-        smem=ring_smem(spec, arch, stages_of(spec)),
-        register_file=register_file(roles, arch),
-        launch_cap=cap,
-        register_pool=cap * threads // arch.warpgroup_threads,
-        roles=roles,
-        barriers=(
-            Barrier("full", stages_of(spec), 1, stage_bytes, "thread 0, then TMA", "all threads"),
-        ),
-        boxes=input_boxes(spec, swizzle, 1),
-        swizzle_bytes=swizzle,
-        stage_bytes=stage_bytes,
-        operand_bytes_per_flop=operand_bytes_per_flop(spec),
-    )
+    smem, full = ring_smem(spec, arch, stages_of(spec)), ring_filled_by_thread_0(spec)
+    return ring_budget(spec, arch, roles, smem, (full,), input_boxes(spec, swizzle, 1))
 
 
 def mma_sync_limits(b: Budget) -> Iterator[Violation]:

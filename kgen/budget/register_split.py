@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kgen.arch import Arch, launch_register_cap
-from kgen.budget.ring import update
+from kgen.budget.ring import register_pool, update
 from kgen.dtypes import dtype
 from kgen.spec import KernelSpec
 from kgen.spec.base import Registers
@@ -20,11 +20,6 @@ def _roles(spec: KernelSpec) -> WgmmaWs | WgmmaPersistent:
     return spec.schedule
 
 
-def register_pool(spec: KernelSpec, arch: Arch, threads: int) -> int:
-    """What setmaxnreg can deal out: registers per thread at launch, summed over warpgroups."""
-    return launch_register_cap(arch, threads) * -(-threads // arch.warpgroup_threads)
-
-
 def with_registers(spec: KernelSpec, arch: Arch, threads: int, producer_needs: int) -> KernelSpec:
     """`registers: auto` gives the producer warpgroup little and shares the rest of the pool."""
     s = _roles(spec)
@@ -32,7 +27,7 @@ def with_registers(spec: KernelSpec, arch: Arch, threads: int, producer_needs: i
         return spec
     least = -(-producer_needs // arch.register_step) * arch.register_step
     producer = max(least, PRODUCER_SPLIT.get(s.consumers, PRODUCER_SPLIT_MANY))
-    pool = register_pool(spec, arch, threads)
+    pool = register_pool(arch, threads)
     consumer = (pool - producer) // s.consumers // arch.register_step * arch.register_step
     largest = arch.registers_per_thread // arch.register_step * arch.register_step - 8
     split = Registers(producer=producer, consumer=max(24, min(consumer, largest)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kgen.arch import Arch
+from kgen.arch import Arch, launch_register_cap
 from kgen.budget.ledger import Item, Ledger
-from kgen.budget.model import Role, TmaBox
+from kgen.budget.model import Barrier, Budget, Role, TmaBox
 from kgen.dtypes import dtype
 from kgen.spec import KernelSpec
 from kgen.spec.hopper import HopperSchedule
@@ -128,6 +128,12 @@ def input_boxes(spec: KernelSpec, swizzle: int, slabs: int) -> tuple[TmaBox, Tma
     )
 
 
+def ring_filled_by_thread_0(spec: KernelSpec) -> Barrier:
+    """The mbarriers of a ring that every thread waits for and thread 0 refills."""
+    stage_bytes = a_stage(spec) + b_stage(spec)
+    return Barrier("full", stages_of(spec), 1, stage_bytes, "thread 0, then TMA", "all threads")
+
+
 def register_file(roles: tuple[Role, ...], arch: Arch) -> Ledger:
     """Registers of one SM: what the roles of one CTA need, by estimate."""
     items = [
@@ -140,4 +146,38 @@ def register_file(roles: tuple[Role, ...], arch: Arch) -> Ledger:
     ]
     return Ledger(
         "registers", "registers", tuple(items), arch.registers, f"{arch.target} register file"
+    )
+
+
+def register_pool(arch: Arch, threads: int) -> int:
+    """What setmaxnreg can deal out: registers per thread at launch, summed over warpgroups."""
+    return launch_register_cap(arch, threads) * -(-threads // arch.warpgroup_threads)
+
+
+def ring_budget(
+    spec: KernelSpec,
+    arch: Arch,
+    roles: tuple[Role, ...],
+    smem: Ledger,
+    barriers: tuple[Barrier, ...],
+    boxes: tuple[TmaBox, ...],
+) -> Budget:
+    """The budget of a CTA that `roles` make up. Every `auto` of `spec` must be resolved."""
+    swizzle = hopper(spec).swizzle_bytes
+    assert swizzle != "auto"
+    threads = 32 * sum(role.warps for role in roles)
+    return Budget(
+        spec=spec,
+        arch=arch,
+        threads=threads,
+        smem=smem,
+        register_file=register_file(roles, arch),
+        launch_cap=launch_register_cap(arch, threads),
+        register_pool=register_pool(arch, threads),
+        roles=roles,
+        barriers=barriers,
+        boxes=boxes,
+        swizzle_bytes=swizzle,
+        stage_bytes=a_stage(spec) + b_stage(spec),
+        operand_bytes_per_flop=operand_bytes_per_flop(spec),
     )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from kgen.arch import ARCHS, Arch, launch_register_cap
+from kgen.arch import ARCHS, Arch
 from kgen.budget.ledger import Item, Ledger
 from kgen.budget.model import Barrier, Budget, Role, TmaBox
 from kgen.budget.register_split import (
     register_caps,
-    register_pool,
     slab_accumulators,
     with_registers,
 )
@@ -15,8 +14,7 @@ from kgen.budget.ring import (
     a_stage,
     b_stage,
     operand_box,
-    operand_bytes_per_flop,
-    register_file,
+    ring_budget,
     ring_smem,
     ring_swizzle,
     update,
@@ -50,20 +48,8 @@ def wgmma_persistent_budget(spec: KernelSpec) -> Budget:
     )
     spec = with_registers(spec, arch, threads, PRODUCER_REGISTERS)
     roles = _roles(spec, arch, threads)
-    return Budget(
-        spec=spec,
-        arch=arch,
-        threads=threads,
-        smem=persistent_smem(spec, arch),
-        register_file=register_file(roles, arch),
-        launch_cap=launch_register_cap(arch, threads),
-        register_pool=register_pool(spec, arch, threads),
-        roles=roles,
-        barriers=_barriers(spec),
-        boxes=_boxes(spec, swizzle),
-        swizzle_bytes=swizzle,
-        stage_bytes=a_stage(spec) + b_stage(spec),
-        operand_bytes_per_flop=operand_bytes_per_flop(spec),
+    return ring_budget(
+        spec, arch, roles, persistent_smem(spec, arch), _barriers(spec), _boxes(spec, swizzle)
     )
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from kgen.arch import ARCHS, launch_register_cap
-from kgen.budget.model import Barrier, Budget, Role
+from kgen.budget.model import Budget, Role
 from kgen.budget.ring import (
-    a_stage,
-    b_stage,
     input_boxes,
-    operand_bytes_per_flop,
-    register_file,
+    ring_budget,
+    ring_filled_by_thread_0,
     ring_smem,
     ring_swizzle,
     stages_of,
@@ -38,21 +36,5 @@ def wgmma_single_budget(spec: KernelSpec) -> Budget:
     bits = dtype(spec.gemm.accumulator).bits
     accumulators = consumer_m(s) * s.tile.n * bits // 32 // arch.warpgroup_threads
     roles = (Role("consumer", threads // 32, 0, cap, accumulators, OVERHEAD),)
-    stage_bytes = a_stage(spec) + b_stage(spec)
-    return Budget(
-        spec=spec,
-        arch=arch,
-        threads=threads,
-        smem=ring_smem(spec, arch, stages_of(spec)),
-        register_file=register_file(roles, arch),
-        launch_cap=cap,
-        register_pool=cap * s.consumers,
-        roles=roles,
-        barriers=(
-            Barrier("full", stages_of(spec), 1, stage_bytes, "thread 0, then TMA", "all threads"),
-        ),
-        boxes=input_boxes(spec, swizzle, s.consumers),
-        swizzle_bytes=swizzle,
-        stage_bytes=stage_bytes,
-        operand_bytes_per_flop=operand_bytes_per_flop(spec),
-    )
+    smem, full = ring_smem(spec, arch, stages_of(spec)), ring_filled_by_thread_0(spec)
+    return ring_budget(spec, arch, roles, smem, (full,), input_boxes(spec, swizzle, s.consumers))

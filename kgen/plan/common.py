@@ -6,8 +6,8 @@ from typing import Any
 
 from kgen.budget import Budget
 from kgen.dtypes import dtype
+from kgen.plan.maps import tensor_maps
 from kgen.plan.model import BarrierInit, ProblemField, TensorMap
-from kgen.plan.ring import tensor_maps
 from kgen.plan.status import statuses
 from kgen.spec import KernelSpec, LoadedSpec
 
@@ -25,7 +25,7 @@ def common(
     cluster  CTAs along M and N; workspace  whether a launch may need one
     """
     spec, gemm, s = b.spec, b.spec.gemm, b.spec.schedule
-    maps = tensor_maps(spec, b)
+    maps = tensor_maps(b)
     d_type = dtype(gemm.d.dtype)
     # Row and column indices up to one cluster tile past the end must fit in 32 bits.
     extent_limit = 2**31 - 1 - 2 * max(s.tile.m * cluster[0], s.tile.n * cluster[1])

@@ -3,38 +3,13 @@
 from __future__ import annotations
 
 from kgen.budget import Budget
-from kgen.dtypes import dtype
 from kgen.plan.hopper import ProducerPlan
-from kgen.plan.model import Load, TensorMap
+from kgen.plan.model import Load
 from kgen.plan.wgmma_mma import rows_constant
 from kgen.spec import KernelSpec
 from kgen.spec.base import Registers
 from kgen.spec.hopper import TmaTurns, WgmmaWs
 from kgen.spec.rules.wgmma import consumer_m
-
-
-def tensor_maps(spec: KernelSpec, b: Budget) -> tuple[TensorMap, ...]:
-    """The tensor maps of A, B and, where TMA stores it, D, in that order."""
-    promotion = spec.schedule.l2.promotion_bytes
-    rows = []
-    for box in b.boxes:
-        operand = box.operand
-        rows.append(
-            TensorMap(
-                operand=operand,
-                pointer=operand,
-                dtype=dtype(getattr(spec.gemm, operand).dtype),
-                inner=box.inner_axis,
-                outer=box.outer_axis,
-                ld=f"ld{operand}",
-                box=(box.inner, box.outer),
-                swizzle_bytes=box.swizzle_bytes,
-                promotion_bytes=promotion,
-                promotion_name=f"L2_{promotion}B" if promotion else "NONE",
-                max_ld=b.arch.tma_stride_limit // box.element_bytes,
-            )
-        )
-    return tuple(rows)
 
 
 def producer(spec: KernelSpec, b: Budget) -> ProducerPlan:

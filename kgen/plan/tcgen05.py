@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from kgen.budget import Budget
 from kgen.budget.tcgen05 import Tcgen05Budget, ring_depths
+from kgen.plan.maps import tensor_maps
 from kgen.plan.model import BarrierInit, Field, ProblemField, ResidentGrid
 from kgen.plan.status import statuses
-from kgen.plan.tcgen05_loads import a_loads, b_loads, load_forms, scale_maps, tensor_maps
+from kgen.plan.tcgen05_loads import a_loads, b_loads, load_forms, scale_maps
 from kgen.plan.tcgen05_mma import copies, issues, layouts
 from kgen.plan.tcgen05_model import Tcgen05Plan
 from kgen.plan.tcgen05_text import constants, interface, problem, structure

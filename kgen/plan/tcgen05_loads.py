@@ -5,40 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kgen.budget.tcgen05 import Tcgen05Budget
-from kgen.dtypes import dtype
 from kgen.plan.launch import ScaleMap
-from kgen.plan.model import TensorMap
 from kgen.plan.tcgen05_model import BulkLoad, LoadForm
 from kgen.spec.rules.tcgen05 import LANES, ROW_BYTES, schedule_of
 
 # The 64-bit eviction policies that createpolicy makes for all of a tensor, as SASS holds them.
 POLICIES = {"evict_first": "0x12F0000000000000", "evict_last": "0x14F0000000000000"}
 _SCALE_ELEMENTS = 256  # 16-bit elements of one 512-byte tile of scales
-
-
-def tensor_maps(b: Tcgen05Budget) -> tuple[TensorMap, ...]:
-    """The tensor maps of A, B and D, in that order."""
-    promotion = schedule_of(b.spec).l2.promotion_bytes
-    rows = []
-    for operand in ("a", "b", "d"):
-        box = b.box(operand)
-        kind = dtype(getattr(b.spec.gemm, operand).dtype)
-        rows.append(
-            TensorMap(
-                operand=operand,
-                pointer=operand,
-                dtype=kind,
-                inner=box.inner_axis,
-                outer=box.outer_axis,
-                ld=f"ld{operand}",
-                box=(box.inner, box.outer),
-                swizzle_bytes=box.swizzle_bytes,
-                promotion_bytes=promotion,
-                promotion_name=f"L2_{promotion}B" if promotion else "NONE",
-                max_ld=kind.elements_in(b.arch.tma_stride_limit),
-            )
-        )
-    return tuple(rows)
 
 
 def scale_maps(b: Tcgen05Budget) -> tuple[ScaleMap, ...]:
