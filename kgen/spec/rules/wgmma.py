@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kgen.arch import ARCHS
 from kgen.dtypes import dtype
 from kgen.spec.hopper import HopperSchedule, WgmmaPersistent, WgmmaSchedule, WgmmaWs
 from kgen.spec.locate import Violation
@@ -13,7 +14,6 @@ SLAB_M = 64  # rows of one wgmma; a consumer owns one slab or more
 STORE_ROW_BYTES = 128  # of one TMA store: one swizzle row
 MMA_N = 8  # columns: every wgmma has a multiple
 N_MAJOR_STEP = 64  # columns in a 128-byte row of 16-bit operands
-WGMMA_K_BYTES = 32  # of K in one wgmma, whatever the type
 WIDEST_N = 256  # columns of one wgmma
 
 SIXTEEN_BITS = ("f16", "bf16")
@@ -23,7 +23,7 @@ WGMMA_TYPES = (*SIXTEEN_BITS, "tf32", *FP8, "s8")
 
 def mma_k(spec: KernelSpec) -> int:
     """K elements of one wgmma."""
-    return dtype(spec.gemm.a.dtype).elements_in(WGMMA_K_BYTES)
+    return dtype(spec.gemm.a.dtype).elements_in(min(ARCHS[spec.target].mma_k_bytes))
 
 
 def store_box_n(spec: KernelSpec) -> int:
