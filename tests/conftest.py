@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -44,6 +45,16 @@ F32 = {
     "m: 256": "m: 128",
     "consumers: 4": "consumers: 2",
 }
+
+
+def pytest_configure() -> None:
+    """Ctrl-C works in the processes that tests start, also where these run in the background.
+
+    A shell without job control starts background jobs with the signal ignored, and a process passes
+    that on to its children.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def changed(changes: dict[str, str] | None = None, text: str = V6) -> str:
