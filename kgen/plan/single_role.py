@@ -147,7 +147,7 @@ def _sync_mma(spec: KernelSpec) -> SyncMma:
     return SyncMma(
         instruction=f"mma.sync.aligned.m16n8k16.row.col.{d}.{ab}.{ab}.{d}",
         register_type="float" if f32 else "uint32_t",
-        constraint="+f" if f32 else "+r",
+        constraint="f" if f32 else "r",
         registers=tuple(range(registers)),
         a_operands=tuple(range(registers, registers + 4)),
         b_operands=(registers + 4, registers + 5),

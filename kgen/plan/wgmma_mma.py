@@ -142,7 +142,7 @@ def mma(spec: KernelSpec, b: Budget, *, overwrites: bool = False) -> Mma:
         ),
         registers=registers,
         register_type="float" if f32 else "uint32_t",
-        constraint="+f" if f32 else "+r",
+        constraint="f" if f32 else "r",
         operand_rows=tuple(tuple(operands[i : i + 8]) for i in range(0, registers, 8)),
         register_rows=tuple(tuple(operands[i : i + 4]) for i in range(0, registers, 4)),
         a_operand=registers,

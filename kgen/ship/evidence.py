@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from kgen.bench.results import Result, Timed, Verified
 from kgen.build.compile import compile_source
 from kgen.errors import CompileError, ToolchainError, VerifyError, printable
+from kgen.lines import LINE_LENGTH
 from kgen.plan import KernelPlan
 from kgen.records import Record
-from kgen.render import LINE_LENGTH, Rendered
+from kgen.render import Rendered
 from kgen.verify.record import EmulatorRecord
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from kgen import check
+from kgen.lines import LINE_LENGTH
 from kgen.plan import lower
 from kgen.render import NO_EVIDENCE, render, source_digest, without_evidence
 from kgen.spec import load_spec
@@ -24,6 +26,33 @@ def test_a_spec_renders_to_its_committed_files(spec):
         if name.endswith(".cu"):
             committed = without_evidence(committed)
         assert committed == text, f"{folder / name}: run kgen render {spec.relative_to(ROOT)}"
+
+
+def closing_braces(text: str):
+    """Line number, indent and the braces still open, namespaces aside, of every line that closes
+    one."""
+    open_braces: list[bool] = []  # whether each indents what it holds
+    for number, line in enumerate(text.splitlines(), 1):
+        code = re.sub(r'"(?:\\.|[^"\\])*"', "", line.split("//")[0])
+        if code.startswith("#"):
+            continue
+        indents = not re.match(r"namespace|extern  ?\{", code)
+        for at, brace in enumerate(code):
+            if brace == "{":
+                open_braces.append(indents)
+            elif brace == "}":
+                open_braces.pop()
+                if not code[:at].strip():
+                    yield number, at, sum(open_braces)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda p: p.relative_to(ROOT / "specs").as_posix())
+def test_shipped_text_fits_the_page_and_is_indented_as_it_nests(spec):
+    for name, text in render(lower(load_spec(spec))).files.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            assert len(line) <= LINE_LENGTH, f"{name}:{number} has {len(line)} columns"
+        for number, indent, depth in closing_braces(text):
+            assert indent == 4 * depth, f"{name}:{number} closes a brace at column {indent}"
 
 
 def test_nothing_else_is_committed():
