@@ -23,20 +23,25 @@ KERNELS = {
 def test_i3_the_host_asks_for_overlap_exactly_where_the_device_waits(name, code_only):
     for changes, overlaps in ((KERNELS[name], False), (KERNELS[name] | PDL, True)):
         code = code_only(render(plan_of(changes)).source)
+        roles = 1 if name == "no producer" else 2
         assert ("programmaticStreamSerializationAllowed = 1" in code) == overlaps
-        assert (code.count("ptx::wait_for_previous_grid();") == 1) == overlaps
+        assert code.count("ptx::wait_for_previous_grid();") == (roles if overlaps else 0)
         assert (code.count("ptx::launch_dependents();") == 1) == overlaps
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_i3_all_threads_wait_before_any_touches_global_memory(name, code_only):
-    """The wait stands in the entry function, outside of every branch, before the roles part."""
+def test_i3_every_role_waits_before_it_touches_global_memory(name, code_only):
+    """The wait stands outside of every branch and loop of a role, before all its accesses."""
     code = code_only(render(plan_of(KERNELS[name] | PDL)).source)
     entry = code[code.index("__global__ void") :]
-    wait = entry.index("\n    ptx::wait_for_previous_grid();")
-    for use in re.finditer(r"\b(?:produce|consume)\(", entry):
-        assert wait < use.start()
-    assert not re.search(r"problem\.(?:d|flags|parts)\b", entry[:wait])
+    roles = set(re.findall(r"\b(produce|consume)\(", entry))
+    assert not re.search(r"problem\.(?:d|flags|parts)\b|tma_", entry[: entry.index("\n}")])
+    for role in roles:
+        body = code[code.index(f"void {role}(") :]
+        body = body[: body.index("\n}")]
+        wait = body.index("\n    ptx::wait_for_previous_grid();")
+        uses = ("fill_stage(", "refill(", "multiply(", "store_panel(", "add_part(", "for (")
+        assert all(wait < body.index(use) for use in uses if use in body)
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -55,7 +55,8 @@ size_t hopper_bf16_f32acc_workspace_bytes(int64_t m, int64_t n, int64_t k);
 // default stream; any other must belong to it, and a and b must be readable from it. Neither
 // allocates nor synchronises, so it may be captured into a graph, also as the first call. A leading
 // dimension is ignored where its operand has a single row. With k = 0, a and b are not looked at
-// and D becomes zero. workspace may be null where workspace_bytes is 0. Returns a hopper_bf16_f32acc_status.
+// and D becomes zero. workspace may be null where workspace_bytes is 0. Returns a
+// hopper_bf16_f32acc_status.
 int hopper_bf16_f32acc_launch(
     const void* a, const void* b, void* d, int64_t m, int64_t n, int64_t k,
     int64_t lda, int64_t ldb, int64_t ldd, void* workspace, struct CUstream_st* stream);
