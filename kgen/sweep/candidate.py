@@ -81,3 +81,8 @@ class Outcome:
     reason: str = ""
     poisoned: bool = False
     value: Any = None
+
+    @property
+    def costs_process(self) -> bool:
+        """Whether the process that did it has to be replaced."""
+        return self.poisoned or self.status == "hung"

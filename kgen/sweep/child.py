@@ -58,7 +58,7 @@ class Child:
         if self._pool is None:
             self.start()
         outcome = self._call(work, arguments, timeout)
-        if outcome.poisoned or outcome.status == "hung":
+        if outcome.costs_process:
             self._end()
         return outcome
 

@@ -10,14 +10,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kgen.bench.protocol import Settings
 from kgen.sweep import device
 from kgen.sweep.built import LOOK_SECONDS
 from kgen.sweep.candidate import Built, Outcome
-from kgen.sweep.child import Child, Stopped
+from kgen.sweep.child import START_SECONDS, Child, Stopped
 from kgen.sweep.problems import Problem
 
 Reading = tuple[float, float]  # moment (s), time per launch (us)
@@ -77,6 +77,7 @@ class Lanes:
     screen_seconds: float
     finals_seconds: float
     out_of_time: Callable[[], bool] = lambda: False
+    screen_is_over: Callable[[], bool] = lambda: False  # the rest of the time is the finals'
     _events: queue.SimpleQueue[Event | BaseException | None] = field(
         default_factory=queue.SimpleQueue
     )
@@ -141,7 +142,7 @@ class Lanes:
     def _screens(self, child: Child, todo: deque[Block], broken: set[Any]) -> None:
         at: Any = None  # problem and layout that `opening` was timed on
         opening: Reading | None = None
-        while not self._done():
+        while not self._done() and not self.screen_is_over():
             try:
                 block = todo.popleft()
             except IndexError:
@@ -154,32 +155,26 @@ class Lanes:
             if opening is None:
                 broken.add(here)
                 continue
-            timed = self._block(child, block, opening)
-            if not timed:
-                continue
-            closing = self._reference(child, block)
+            done = self._block(child, block, opening)
+            timed = [event for event in done if event.outcome.status == "screened"]
+            # Also where the process is a new one: it makes the buffers, in torch.mm's time.
+            closing = self._reference(child, block) if timed or _replaced(done) else opening
             for event in timed if closing else ():
-                self._events.put(
-                    Event(
-                        "screen",
-                        event.outcome,
-                        event.kernel,
-                        event.problem,
-                        (opening, closing) if closing else (opening,),
-                        event.seconds,
-                        again=True,
-                    )
-                )
+                readings = (opening, closing) if closing else (opening,)
+                self._events.put(replace(event, readings=readings, again=True))
             opening = closing
+            if rest := block.kernels[len(done) :]:
+                todo.appendleft(replace(block, kernels=rest))
 
     def _block(self, child: Child, block: Block, opening: Reading) -> list[Event]:
-        """Screen the kernels of a block; returns those that were timed."""
-        timed = []
+        """Screen the kernels of a block, as far as time and the process last; what happened."""
+        happened: list[Event] = []
         for kernel in block.kernels:
-            if self._done():
+            if self._done() or _replaced(happened):
                 break
             if kernel.source in self._bad:
-                self._events.put(Event("skipped", Outcome("skipped")))
+                happened.append(Event("skipped", Outcome("skipped")))
+                self._events.put(happened[-1])
                 continue
             began = time.monotonic()
             outcome = child.call(
@@ -192,9 +187,8 @@ class Lanes:
             seconds = time.monotonic() - began
             event = Event("screen", outcome, kernel, block.problem, (opening,), seconds)
             self._post(event)
-            if outcome.status == "screened":
-                timed.append(event)
-        return timed
+            happened.append(event)
+        return happened
 
     def _post(self, event: Event) -> None:
         """Pass an event on, and remember a kernel that did harm."""
@@ -207,7 +201,10 @@ class Lanes:
         self._events.put(event)
 
     def _reference(self, child: Child, block: Block) -> Reading | None:
-        """torch.mm on a block's problem; a second try in a fresh process if the first fails."""
+        """torch.mm on a block's problem; a second try in a fresh process if the first fails.
+
+        The first on a problem makes its buffers, so it has the time that a process has to start.
+        """
         outcome = Outcome("none")
         for _ in range(2):
             outcome = child.call(
@@ -215,7 +212,7 @@ class Lanes:
                 block.kernels[0].job,
                 block.problem.size,
                 self.screen_settings,
-                timeout=self.screen_seconds,
+                timeout=max(START_SECONDS, self.screen_seconds),
             )
             if outcome.status == "reference":
                 return outcome.value["at"], outcome.value["us"]
@@ -265,3 +262,8 @@ class Lanes:
             value = outcome.value[index] if outcome.status == "timed" else None
             mine = Outcome(outcome.status, outcome.reason, value=value)
             self._post(Event("final", mine, kernel, problem, seconds=seconds / len(kernels)))
+
+
+def _replaced(events: Sequence[Event]) -> bool:
+    """Whether the last piece of work cost its process."""
+    return bool(events) and events[-1].outcome.costs_process

@@ -83,6 +83,9 @@ class Budget(Model):
     minutes: Annotated[float, Field(gt=0), Strict(False)] | None = Field(
         None, description="Time of one start; no new work begins after it."
     )
+    finals_share: Annotated[float, Field(ge=0, lt=1), Strict(False)] = Field(
+        0.4, description="Share of the minutes that the screen leaves to the finals."
+    )
 
 
 class Screen(Model):

@@ -6,6 +6,7 @@ Everything is recorded as it happens, so that the next start repeats nothing.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -29,6 +30,7 @@ from kgen.sweep.record import Recorder, Watch
 from kgen.sweep.space import Point, chosen_points, points_of, require_points, survey
 from kgen.sweep.store import Store
 
+VISIT = 32  # kernels screened on one problem before the next has its turn
 On = Literal["auto", "gpu", "emulator", "none"]
 
 
@@ -59,8 +61,11 @@ class Session:
         points = points_of(self.sweep)
         require_points(self.sweep, survey(self.sweep, points))
         lock = self.results.with_name(self.results.name + ".lock")
-        minutes = self.sweep.file.budget.minutes
-        self._end = self.clock() + 60 * minutes if minutes else None
+        budget, now = self.sweep.file.budget, self.clock()
+        seconds = 60 * budget.minutes if budget.minutes else math.inf
+        share = budget.finals_share if self.sweep.file.finals.keep else 0.0
+        self._end, self._screen_end = now + seconds, now + seconds * (1 - share)
+        self._cut = False  # whether an end was met
         with (
             exclusive(lock, f"{self.results} is in use by another kgen sweep"),
             Store.open(self.results) as store,
@@ -71,7 +76,7 @@ class Session:
             outcome = "failed"
             try:
                 self._work(store, points, start)
-                outcome = "out of time" if self._out_of_time() else "done"
+                outcome = "out of time" if self._cut else "done"
             except KeyboardInterrupt:
                 outcome = "interrupted"
                 raise
@@ -94,7 +99,16 @@ class Session:
         }
 
     def _out_of_time(self) -> bool:
-        return self._end is not None and self.clock() >= self._end
+        return self._passed(self._end)
+
+    def _screen_is_over(self) -> bool:
+        return self._passed(self._screen_end)
+
+    def _passed(self, end: float) -> bool:
+        if self.clock() < end:
+            return False
+        self._cut = True
+        return True
 
     def _work(self, store: Store, points: list[Point], start: int) -> None:
         name = self.sweep.name
@@ -181,6 +195,7 @@ class Session:
             file.timeouts.screen_s,
             file.timeouts.finals_s,
             self._out_of_time,
+            self._screen_is_over,
         )
         try:
             recorder = Recorder(store, gpus.facts, screen, finals, self.watch)
@@ -195,18 +210,24 @@ class Session:
             lanes.close()
 
     def _blocks(self, built: list[Built], recorder: Recorder) -> list[Block]:
-        """What is not screened yet, problem by problem and layout by layout."""
+        """What is not screened yet, a few kernels of every problem and layout at a time.
+
+        So a screen that time cuts short has seen a part of every problem. Kernels come by their
+        digests, which mixes the values of all axes.
+        """
         every = self.sweep.file.screen.reference_every
-        found = []
+        groups: dict[Any, list[Built]] = {}
         for problem in self.sweep.problems:
-            groups: dict[Any, list[Built]] = {}
-            for one in built:
+            for one in sorted(built, key=lambda b: b.source):
                 if not recorder.knows("screen", one, problem) and one.source not in recorder.bad:
-                    groups.setdefault(operand_layout(one.candidate.plan), []).append(one)
-            for layout, group in groups.items():
-                for first in range(0, len(group), every):
-                    found.append(Block(problem, layout, tuple(group[first : first + every])))
-        return found
+                    key = (problem, operand_layout(one.candidate.plan))
+                    groups.setdefault(key, []).append(one)
+        found = []
+        for (problem, layout), group in groups.items():
+            for first in range(0, len(group), every):
+                kernels = tuple(group[first : first + every])
+                found.append((first // VISIT, Block(problem, layout, kernels)))
+        return [block for _, block in sorted(found, key=lambda pair: pair[0])]
 
     def _finalists(self, store: Store, built: list[Built], recorder: Recorder) -> list[Final]:
         """The best of every problem by its screen, as far as they are not timed in full yet."""

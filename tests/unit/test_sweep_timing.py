@@ -380,7 +380,11 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The device module on the CPU; its clock counts launches."""
     pytest.importorskip("torch", reason="torch is not installed: nothing to time against")
     module: Any = strict_cupy()
-    runtime = SimpleNamespace(getDeviceProperties=lambda device: {"l2CacheSize": 1})
+    module.free_bytes = 60
+    runtime = SimpleNamespace(
+        getDeviceProperties=lambda device: {"l2CacheSize": 1},
+        memGetInfo=lambda: (module.free_bytes, 100),
+    )
     synchronized = SimpleNamespace(id=0, synchronize=lambda: None)
     module.cuda = SimpleNamespace(Device=lambda: synchronized, runtime=runtime)
     pool = SimpleNamespace(free_all_blocks=lambda: None)
@@ -394,19 +398,19 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     bench = Bench(elapsed, lambda: None, lambda s: None, Sampler(missing="no clocks here"))
     monkeypatch.setattr(device, "device_bench", lambda: bench)
     monkeypatch.setattr(device, "Kernel", Simulated)
-    device._current.clear()
+    device._benches.clear()
     yield device
-    device._current.clear()
+    device._benches.clear()
 
 
 def test_a_screen_checks_values_before_it_times_them(gpu, kernels, monkeypatch) -> None:
     job = kernels(1)[0].job
     settings = Settings((10,), 3, 0.0, 1)
     assert gpu.reference(job, SMALL.size, settings).value["us"] == pytest.approx(100)
-    shared = gpu._current[0]
+    (shared,) = gpu._benches.values()
     right = gpu.screen(job, SMALL.size, settings)
     assert (right.status, right.value["us"]) == ("screened", pytest.approx(100)), right.reason
-    assert gpu._current[0] is shared, "buffers and operands are made once per problem"
+    assert list(gpu._benches.values()) == [shared], "buffers and operands are made once per problem"
     assert "measured without a pause" in " ".join(right.value["notes"])
     monkeypatch.setattr(Simulated, "slip", True)
     wrong = gpu.screen(job, SMALL.size, settings)
@@ -414,12 +418,16 @@ def test_a_screen_checks_values_before_it_times_them(gpu, kernels, monkeypatch) 
     assert wrong.reason.startswith("unwritten: FAILED, 65536 checked, 256 failed")
 
 
-def test_another_problem_frees_the_buffers_of_the_first(gpu, kernels) -> None:
+def test_buffers_of_all_problems_are_kept_while_memory_lasts(gpu, kernels) -> None:
     job = kernels(1)[0].job
     settings = Settings((10,), 3, 0.0, 1)
     for problem in (SMALL, LARGE, SMALL):
         gpu.reference(job, problem.size, settings)
-        assert [b.key[0] for b in gpu._current] == [problem.size]
+    assert [size for size, _ in gpu._benches] == [SMALL.size, LARGE.size]
+    sys.modules["cupy"].free_bytes = 40  # type: ignore[attr-defined]
+    third = Problem(256, 512, 128, "third")
+    gpu.reference(job, third.size, settings)
+    assert [size for size, _ in gpu._benches] == [third.size]
 
 
 @pytest.mark.parametrize(
