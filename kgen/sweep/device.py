@@ -1,71 +1,27 @@
-"""What runs inside the process that owns a GPU: check, time, and say what the GPU is.
-
-Operands, their exact product and the timed buffers of the problems are kept between kernels, so
-that a screen costs little more than its launches.
-"""
+"""What runs inside the process that owns a GPU: check, time, and say what the GPU is."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kgen.bench.device import (
-    Buffers,
-    Problem,
-    baselines_on,
-    buffers_for,
-    candidate_on,
-    device_bench,
-    gpu_facts,
-    operand_layout,
-)
+from kgen.bench.device import candidate_on, device_bench, gpu_facts
 from kgen.bench.protocol import Contestant, Measurement, Settings, measure
 from kgen.bench.results import timed
 from kgen.bench.sampler import Sampler
 from kgen.bench.session import library_versions
 from kgen.bench.statistics import Ratio, median_ratio
 from kgen.errors import DeviceError, KgenError, LaunchError
-from kgen.plan import KernelPlan
 from kgen.run import Kernel
 from kgen.run.launch import import_cupy
+from kgen.sweep.benches import Size, bench_for, is_exact, make_room
 from kgen.sweep.candidate import Job, Outcome
-from kgen.verify import inputs
-from kgen.verify.buffers import PlacedMatrix, place_output
-from kgen.verify.check import make_reference
-from kgen.verify.device import arguments_of, judge, verify_on_gpu
-from kgen.verify.inputs import Operands
-from kgen.verify.numbers import bit_patterns, from_float32, number_format
+from kgen.verify.device import judge, verify_on_gpu
 from kgen.verify.outcome import Report
-from kgen.verify.problem import numerics_of, operand_in_memory, tile_of
-from kgen.verify.reference import Reference
-from kgen.verify.shapes import Shape, derived_shapes, shape
-
-Size = tuple[int, int, int]
-
-
-@dataclass
-class _Bench:
-    """Everything that kernels of one operand layout share on one problem.
-
-    a, b, d  the operands placed as kernels read them, and the output that every kernel writes anew
-    wanted  the bits of d's buffer after a right kernel, guard bands included
-    """
-
-    layout: Shape
-    operands: Operands
-    product: Reference
-    a: PlacedMatrix
-    b: PlacedMatrix
-    d: PlacedMatrix
-    wanted: Any
-    buffers: Buffers
-    baselines: list[Contestant]
-
-
-FREE_SHARE = 0.5  # of the memory, below which the benches of other problems are given up
-_benches: dict[tuple[Any, ...], _Bench] = {}
+from kgen.verify.problem import tile_of
+from kgen.verify.shapes import derived_shapes
 
 
 def facts() -> Outcome:
@@ -108,41 +64,6 @@ def _power_limit(bus: str) -> float | None:
         return None
 
 
-def _bench_for(plan: KernelPlan, size: Size) -> _Bench:
-    """The shared part of a problem, made when it is first needed."""
-    key = (size, operand_layout(plan))
-    if key not in _benches:
-        _make_room()
-        _benches[key] = _bench(plan, size)
-    return _benches[key]
-
-
-def _make_room() -> None:
-    """Give up every bench if too little memory is left for another one."""
-    import cupy
-
-    free, total = cupy.cuda.runtime.memGetInfo()
-    if free < FREE_SHARE * total:
-        _benches.clear()
-        cupy.get_default_memory_pool().free_all_blocks()
-
-
-def _bench(plan: KernelPlan, size: Size) -> _Bench:
-    import cupy
-
-    numerics, layout = numerics_of(plan), shape(tile_of(plan), *size, "swept")
-    operands = inputs.exact(*size, numerics, xp=cupy)
-    product = make_reference(operands, numerics)
-    a, b = (operand_in_memory(plan, getattr(operands, x), x, layout) for x in ("a", "b"))
-    d = place_output(layout.m, layout.n, layout.ldd, numerics.output, xp=cupy)
-    value = number_format(numerics.output).value
-    d.view[...] = from_float32(product.product.astype(value), numerics.output)
-    wanted = bit_patterns(d.buffer, numerics.output).copy()
-    buffers = buffers_for(plan, Problem(*size))
-    baselines = baselines_on(plan, buffers)
-    return _Bench(layout, operands, product, a, b, d, wanted, buffers, baselines)
-
-
 def _caught(error: Exception) -> Outcome:
     """What an exception means. A kernel may be unfit for one problem, a problem for this GPU; after
     any other error of CUDA the context may be lost.
@@ -159,7 +80,7 @@ def _caught(error: Exception) -> Outcome:
 def reference(job: Job, size: Size, settings: Settings) -> Outcome:
     """One timing of torch.mm, for the drift of a screen. value: when (s), how long (us)."""
     try:
-        found = _bench_for(job.plan, size).baselines[0]
+        found = bench_for(job.plan, size).baselines[0]
         return Outcome("reference", value=_short(found, size, settings))
     except Exception as error:
         return _caught(error)
@@ -168,9 +89,9 @@ def reference(job: Job, size: Size, settings: Settings) -> Outcome:
 def screen(job: Job, size: Size, settings: Settings) -> Outcome:
     """Exact values on the timed problem, then a short timing without rest. value as reference."""
     try:
-        bench = _bench_for(job.plan, size)
+        bench = bench_for(job.plan, size)
         kernel = Kernel(job.plan, Path(job.cubin))
-        if not _exact(bench, kernel):
+        if not is_exact(bench, kernel):
             case = judge(job.plan, kernel, bench.layout, bench.operands, ref=bench.product)
             if not case.passed:
                 return Outcome("wrong", _failed_gates(case.report))
@@ -178,20 +99,6 @@ def screen(job: Job, size: Size, settings: Settings) -> Outcome:
         return Outcome("screened", value=_short(contestant, size, settings))
     except Exception as error:
         return _caught(error)
-
-
-def _exact(bench: _Bench, kernel: Kernel) -> bool:
-    """Whether the kernel leaves the very bits that a right one does. If not, gates say what is
-    wrong; a zero of the other sign is nothing.
-    """
-    import cupy
-
-    name = bench.d.name
-    bits = bit_patterns(bench.d.buffer, name)
-    bits[...] = number_format(name).poison
-    kernel.prepare(arguments_of(bench.layout, bench.a, bench.b, bench.d))()
-    cupy.cuda.Device().synchronize()
-    return bool((bits == bench.wanted).all())
 
 
 def _failed_gates(report: Report) -> str:
@@ -223,7 +130,7 @@ def verify(job: Job) -> Outcome:
     names, for a sweep has problems of its own, and each screen checked one.
     """
     try:
-        _make_room()
+        make_room()
         kernel = Kernel(job.plan, Path(job.cubin))
         shapes = derived_shapes(tile_of(job.plan), gpu_facts()["sm_count"])
         for case in verify_on_gpu(job.plan, kernel, shapes):
@@ -241,7 +148,7 @@ def finals(jobs: list[Job], size: Size, settings: Settings) -> Outcome:
     value  one record per finalist: see `final_records`
     """
     try:
-        bench = _bench_for(jobs[0].plan, size)
+        bench = bench_for(jobs[0].plan, size)
         loaded = [candidate_on(j.plan, Kernel(j.plan, Path(j.cubin)), bench.buffers) for j in jobs]
         others = [*loaded[1:], *bench.baselines]
         measurement = measure(loaded[0], others, settings, device_bench())

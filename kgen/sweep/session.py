@@ -210,23 +210,23 @@ class Session:
             lanes.close()
 
     def _blocks(self, built: list[Built], recorder: Recorder) -> list[Block]:
-        """What is not screened yet, a few kernels of every problem and layout at a time.
+        """What is not screened yet, VISIT kernels of every problem and layout at a time.
 
-        So a screen that time cuts short has seen a part of every problem. Kernels come by their
-        digests, which mixes the values of all axes.
+        So a screen that time cuts short has seen a part of every problem.
         """
-        every = self.sweep.file.screen.reference_every
         groups: dict[Any, list[Built]] = {}
         for problem in self.sweep.problems:
-            for one in sorted(built, key=lambda b: b.source):
+            for one in built:
                 if not recorder.knows("screen", one, problem) and one.source not in recorder.bad:
                     key = (problem, operand_layout(one.candidate.plan))
                     groups.setdefault(key, []).append(one)
+        every = self.sweep.file.screen.reference_every
         found = []
         for (problem, layout), group in groups.items():
-            for first in range(0, len(group), every):
-                kernels = tuple(group[first : first + every])
-                found.append((first // VISIT, Block(problem, layout, kernels)))
+            for turn, visit in enumerate(_visits(group)):
+                for first in range(0, len(visit), every):
+                    block = Block(problem, layout, tuple(visit[first : first + every]))
+                    found.append((turn, block))
         return [block for _, block in sorted(found, key=lambda pair: pair[0])]
 
     def _finalists(self, store: Store, built: list[Built], recorder: Recorder) -> list[Final]:
@@ -250,6 +250,13 @@ class Session:
                 layouts[operand_layout(kernel.candidate.plan)].append(kernel)
             found += [Final(problem, tuple(group), unverified) for group in layouts.values()]
         return found
+
+
+def _visits(kernels: list[Built]) -> list[list[Built]]:
+    """Kernels in parts of VISIT, each from all over the space: digests mix the values of axes."""
+    mixed = sorted(kernels, key=lambda b: b.source)
+    parts = [mixed[first : first + VISIT] for first in range(0, len(mixed), VISIT)]
+    return [sorted(part, key=lambda b: b.candidate.point.index) for part in parts]
 
 
 def _twins(points: list[Point]) -> dict[int, list[int]]:

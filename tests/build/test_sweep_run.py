@@ -25,7 +25,7 @@ from sweep_fakes import ABORTS, HANGS, ILLEGAL, WRONG
 from kgen.build import cache, toolchain
 from kgen.errors import DeviceError, KgenError, ToolchainError
 from kgen.render import Rendered
-from kgen.sweep import built, winners
+from kgen.sweep import built, session, winners
 from kgen.sweep.candidate import Candidate, Job, Outcome, prepare
 from kgen.sweep.child import Child, Stopped
 from kgen.sweep.gpus import find_gpus
@@ -400,6 +400,28 @@ def test_a_budget_of_time_stops_between_pieces_and_is_resumed(sweep_of, tmp_path
     assert "pending" in statuses(tmp_path / "r.sqlite").values()
     run(sweep, tmp_path / "r.sqlite", on="none")
     assert set(statuses(tmp_path / "r.sqlite").values()) == {"built"}
+
+
+def test_a_screen_cut_short_has_seen_every_problem_and_leaves_time_to_the_finals(
+    sweep_of, tmp_path: Path, monkeypatch
+) -> None:
+    """A clock that every screen moves by 12 of 60 seconds, of which the finals keep 24."""
+    monkeypatch.setattr(session, "VISIT", 1)
+    budget = "budget: {minutes: 1, finals_share: 0.4}\nscreen: {reference_every: 1}\n"
+    sweep = sweep_of([1, 2, 4, 8], QUICK + budget)
+    log = tmp_path / "log"
+
+    def clock() -> float:
+        return 12.0 * log.read_text().count("screen ") if log.exists() else 0.0
+
+    options = {"on": "gpu", "work": sweep_fakes.WORK}
+    outcome = Session(sweep, tmp_path / "r.sqlite", clock=clock, **options).run()
+    assert outcome == "out of time"
+    ran = [line.split(" ", 2)[0] for line in logged(tmp_path)]
+    assert ran.count("screen") == 3 and ran.count("finals") == 2, "one final for each problem"
+    after = run(sweep, tmp_path / "r.sqlite")
+    assert after.totals["screen"] == 5, "the next start screens the rest"
+    assert set(statuses(tmp_path / "r.sqlite").values()) <= {"screened", "timed"}
 
 
 # --- children and GPUs

@@ -22,8 +22,9 @@ from sweep_fakes import ABORTS, HANGS, HANGS_IN_FINALS, ILLEGAL, WRONG, facts, t
 from kgen.bench.protocol import Bench, Contestant, Measurement, Settings, measure
 from kgen.bench.sampler import Sample, Sampler
 from kgen.errors import DeviceError
-from kgen.sweep import device
+from kgen.sweep import benches, device
 from kgen.sweep.candidate import Built, Job, Outcome, prepare
+from kgen.sweep.child import START_SECONDS
 from kgen.sweep.drift import reference_at
 from kgen.sweep.lanes import Block, Event, Final, Lanes, Work
 from kgen.sweep.load import load_sweep
@@ -140,6 +141,7 @@ class Inline:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.patience: dict[str, float] = {}
         self.closed = False
 
     def call(self, work: Callable[..., Outcome], *arguments: Any, timeout: float) -> Outcome:
@@ -147,6 +149,7 @@ class Inline:
         jobs = arguments[0] if name == "finals" else arguments[:1]
         groups = {sweep_fakes.group(job) for job in jobs}
         self.calls.append(f"{name} {sorted(groups)}")
+        self.patience[name] = timeout
         if (name == "screen" and HANGS in groups) or (
             name == "finals" and HANGS_IN_FINALS in groups
         ):
@@ -223,6 +226,21 @@ def test_each_kernel_of_a_screen_gets_its_own_status(kernels, tmp_path: Path) ->
     want = torch_us(SMALL.size) / us_of(built[0].job, SMALL.size)
     assert good["ratio"] == pytest.approx(want)
     assert all(r["reason"] for r in rows if r["status"] != "screened")
+
+
+def test_a_new_process_makes_its_buffers_in_the_time_of_torch(kernels, tmp_path: Path) -> None:
+    """After a hang torch.mm comes before the next kernel, and both sides of the hang are corrected
+    by it."""
+    lanes, child = lanes_of()
+    blocks = [Block(SMALL, "l", tuple(kernels(1, HANGS, 2)))]
+    rows = recorded(tmp_path / "r.sqlite", lanes.screen(blocks))
+    assert child.calls == [
+        *("reference [1]", "screen [1]", f"screen [{HANGS}]"),
+        *("reference [1]", "screen [2]", "reference [2]"),
+    ]
+    assert child.patience == {"reference": START_SECONDS, "screen": 60.0}
+    readings = {r["status"]: json.loads(r["detail"]).get("reference_readings") for r in rows}
+    assert readings == {"screened": 2, "hung": None}
 
 
 def test_a_kernel_that_did_harm_is_not_tried_on_the_next_problem(kernels, tmp_path: Path) -> None:
@@ -331,6 +349,18 @@ def test_no_new_work_begins_when_time_is_up(kernels) -> None:
     assert child.calls[-1].startswith("reference"), "what was timed is still corrected"
 
 
+def test_finals_begin_when_the_screen_is_over(kernels) -> None:
+    """The end of the screen's share stops screens and nothing else."""
+    left = iter([False] * 2 + [True] * 100)
+    lanes, child = lanes_of(screen_is_over=lambda: next(left))
+    built = kernels(1, 2, 3)
+    screened = list(lanes.screen([Block(SMALL, "l", (b,)) for b in built]))
+    assert [e.kernel for e in screened if not e.again] == built[:2]
+    finals = list(lanes.finals([Final(SMALL, tuple(built[:2]), frozenset())]))
+    assert [e.outcome.status for e in finals] == ["timed", "timed"]
+    assert child.calls[-1] == "finals [1, 2]"
+
+
 def test_a_gpu_that_is_lost_stops_the_sweep_and_blames_nobody(kernels) -> None:
     """A process that cannot start again is the machine's fault."""
 
@@ -354,6 +384,7 @@ class Simulated:
     """A loaded kernel that multiplies the memory it is given. slip: it leaves one row out."""
 
     slip = False
+    stray = False  # it writes behind its output
 
     def __init__(self, plan: Any, path: Path) -> None:
         self.plan = plan
@@ -371,6 +402,8 @@ class Simulated:
             rows = x.m - 1 if self.slip else x.m
             d = matrix(x.d, rows, x.n, x.ldd)
             d[...] = (a.astype("float32") @ b.astype("float32").T)[:rows].astype("float16")
+            if self.stray:
+                matrix(x.d, x.m + 1, x.n, x.ldd)[x.m, 3] = 1
 
         return launch
 
@@ -398,19 +431,21 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     bench = Bench(elapsed, lambda: None, lambda s: None, Sampler(missing="no clocks here"))
     monkeypatch.setattr(device, "device_bench", lambda: bench)
     monkeypatch.setattr(device, "Kernel", Simulated)
-    device._benches.clear()
+    benches._benches.clear()
     yield device
-    device._benches.clear()
+    benches._benches.clear()
 
 
 def test_a_screen_checks_values_before_it_times_them(gpu, kernels, monkeypatch) -> None:
     job = kernels(1)[0].job
     settings = Settings((10,), 3, 0.0, 1)
     assert gpu.reference(job, SMALL.size, settings).value["us"] == pytest.approx(100)
-    (shared,) = gpu._benches.values()
+    (shared,) = benches._benches.values()
     right = gpu.screen(job, SMALL.size, settings)
     assert (right.status, right.value["us"]) == ("screened", pytest.approx(100)), right.reason
-    assert list(gpu._benches.values()) == [shared], "buffers and operands are made once per problem"
+    assert list(benches._benches.values()) == [shared], (
+        "buffers and operands are made once per problem"
+    )
     assert "measured without a pause" in " ".join(right.value["notes"])
     monkeypatch.setattr(Simulated, "slip", True)
     wrong = gpu.screen(job, SMALL.size, settings)
@@ -418,16 +453,44 @@ def test_a_screen_checks_values_before_it_times_them(gpu, kernels, monkeypatch) 
     assert wrong.reason.startswith("unwritten: FAILED, 65536 checked, 256 failed")
 
 
+def test_gates_judge_only_what_is_not_right_bit_by_bit(gpu, kernels, monkeypatch) -> None:
+    """A right kernel costs one comparison; a write behind the output is found by it, too."""
+    job, settings = kernels(1)[0].job, Settings((10,), 3, 0.0, 1)
+    judged = []
+
+    def judge(*arguments: Any, **options: Any) -> Any:
+        judged.append(arguments)
+        return real(*arguments, **options)
+
+    real = device.judge
+    monkeypatch.setattr(device, "judge", judge)
+    assert gpu.screen(job, SMALL.size, settings).status == "screened" and not judged
+    monkeypatch.setattr(Simulated, "stray", True)
+    found = gpu.screen(job, SMALL.size, settings)
+    assert found.status == "wrong" and len(judged) == 1
+    assert found.reason.startswith("guard")
+
+
+def test_a_zero_of_the_other_sign_is_right(gpu, kernels, monkeypatch) -> None:
+    job, settings = kernels(1)[0].job, Settings((10,), 3, 0.0, 1)
+    gpu.reference(job, SMALL.size, settings)
+    (bench,) = benches._benches.values()
+    zeros = bench.wanted == 0
+    assert bool(zeros.any()), "no product is zero: this test shows nothing"
+    bench.wanted[zeros] = 0x8000
+    assert gpu.screen(job, SMALL.size, settings).status == "screened"
+
+
 def test_buffers_of_all_problems_are_kept_while_memory_lasts(gpu, kernels) -> None:
     job = kernels(1)[0].job
     settings = Settings((10,), 3, 0.0, 1)
     for problem in (SMALL, LARGE, SMALL):
         gpu.reference(job, problem.size, settings)
-    assert [size for size, _ in gpu._benches] == [SMALL.size, LARGE.size]
+    assert [size for size, _ in benches._benches] == [SMALL.size, LARGE.size]
     sys.modules["cupy"].free_bytes = 40  # type: ignore[attr-defined]
     third = Problem(256, 512, 128, "third")
     gpu.reference(job, third.size, settings)
-    assert [size for size, _ in gpu._benches] == [third.size]
+    assert [size for size, _ in benches._benches] == [third.size]
 
 
 @pytest.mark.parametrize(
