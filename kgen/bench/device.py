@@ -16,6 +16,7 @@ from kgen.run import Kernel
 from kgen.verify import inputs
 from kgen.verify.buffers import PlacedMatrix, place_output
 from kgen.verify.device import arguments_of
+from kgen.verify.inputs import Operands
 from kgen.verify.numbers import Numerics, number_format
 from kgen.verify.problem import numerics_of, operand_in_memory, tile_of
 from kgen.verify.shapes import Shape, shape
@@ -168,15 +169,20 @@ def buffers_for(plan: KernelPlan, problem: Problem, seed: int = 0) -> Buffers:
     sets = max(MINIMUM_SETS, -(-L2_MULTIPLE * cache // _bytes(numerics, problem)))
     layout = shape(tile_of(plan), problem.m, problem.n, problem.k, "timed")
     make = inputs.GENERATORS[inputs.random_kind(numerics)]
-    found = []
-    for index in range(sets):
-        x = make(problem.m, problem.n, problem.k, numerics, seed=seed + index, xp=cupy)
-        a, b = (operand_in_memory(plan, m, o, layout) for m, o in ((x.a, "a"), (x.b, "b")))
-        d = place_output(problem.m, problem.n, layout.ldd, numerics.output, xp=cupy)
-        # torch multiplies the same memory, through transposed views where it is stored so.
-        left, right = (_as_rows(plan, m, o) for m, o in ((a, "a"), (b, "b")))
-        found.append(BufferSet(a, b, d, left, right))
-    return Buffers(layout, tuple(found))
+    size = (problem.m, problem.n, problem.k)
+    found = (make(*size, numerics, seed=seed + index, xp=cupy) for index in range(sets))
+    return Buffers(layout, tuple(buffer_set(plan, x, layout) for x in found))
+
+
+def buffer_set(plan: KernelPlan, x: Operands, layout: Shape) -> BufferSet:
+    """Operands in memory as the plan's kernel reads them, and an output, on the current GPU."""
+    import cupy
+
+    a, b = (operand_in_memory(plan, m, o, layout) for m, o in ((x.a, "a"), (x.b, "b")))
+    d = place_output(layout.m, layout.n, layout.ldd, numerics_of(plan).output, xp=cupy)
+    # Libraries multiply the same memory, through transposed views where it is stored so.
+    left, right = (_as_rows(plan, m, o) for m, o in ((a, "a"), (b, "b")))
+    return BufferSet(a, b, d, left, right)
 
 
 def candidate_on(plan: KernelPlan, kernel: Kernel, buffers: Buffers) -> Contestant:

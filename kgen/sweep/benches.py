@@ -8,17 +8,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kgen.bench.device import Buffers, Problem, baselines_on, buffers_for, operand_layout
-from kgen.bench.protocol import Contestant
+from kgen.bench.device import (
+    Buffers,
+    BufferSet,
+    Problem,
+    baselines_on,
+    buffer_set,
+    buffers_for,
+    operand_layout,
+)
+from kgen.bench.protocol import Bench, Contestant
+from kgen.bench.tuned import tuned_on
+from kgen.errors import DeviceError
 from kgen.plan import KernelPlan
 from kgen.run import Kernel
 from kgen.verify import inputs
-from kgen.verify.buffers import PlacedMatrix, place_output
 from kgen.verify.check import make_reference
 from kgen.verify.device import arguments_of
 from kgen.verify.inputs import Operands
 from kgen.verify.numbers import bit_patterns, from_float32, number_format
-from kgen.verify.problem import numerics_of, operand_in_memory, tile_of
+from kgen.verify.problem import numerics_of, tile_of
 from kgen.verify.reference import Reference
 from kgen.verify.shapes import Shape, shape
 
@@ -30,19 +39,19 @@ FREE_SHARE = 0.5  # of the memory, below which the benches of other problems are
 class SharedBench:
     """Operands, their exact product, timed buffers and torch on them.
 
-    a, b, d  the operands placed as kernels read them, and the output that every kernel writes anew
-    wanted  the bits of d's buffer after a right kernel, guard bands included
+    exact  the operands placed as kernels read them, and the output that every kernel writes anew
+    wanted  the bits of that output's buffer after a right kernel, guard bands included
+    tuned  cuBLASLt's fastest, found when the first finals need it; why not, where there is none
     """
 
     layout: Shape
     operands: Operands
     product: Reference
-    a: PlacedMatrix
-    b: PlacedMatrix
-    d: PlacedMatrix
+    exact: BufferSet
     wanted: Any
     buffers: Buffers
     baselines: list[Contestant]
+    tuned: Contestant | str | None = None
 
 
 _benches: dict[tuple[Any, ...], SharedBench] = {}
@@ -73,14 +82,25 @@ def _bench(plan: KernelPlan, size: Size) -> SharedBench:
     numerics, layout = numerics_of(plan), shape(tile_of(plan), *size, "swept")
     operands = inputs.exact(*size, numerics, xp=cupy)
     product = make_reference(operands, numerics)
-    a, b = (operand_in_memory(plan, getattr(operands, x), x, layout) for x in ("a", "b"))
-    d = place_output(layout.m, layout.n, layout.ldd, numerics.output, xp=cupy)
+    exact = buffer_set(plan, operands, layout)
     value = number_format(numerics.output).value
-    d.view[...] = from_float32(product.product.astype(value), numerics.output)
-    wanted = bit_patterns(d.buffer, numerics.output).copy()
+    exact.d.view[...] = from_float32(product.product.astype(value), numerics.output)
+    wanted = bit_patterns(exact.d.buffer, numerics.output).copy()
     buffers = buffers_for(plan, Problem(*size))
     baselines = baselines_on(plan, buffers)
-    return SharedBench(layout, operands, product, a, b, d, wanted, buffers, baselines)
+    return SharedBench(layout, operands, product, exact, wanted, buffers, baselines)
+
+
+def with_tuned(bench: SharedBench, plan: KernelPlan, machine: Bench) -> list[Contestant]:
+    """torch's baselines, then cuBLASLt's fastest candidate if it has one; see `bench.tuned`."""
+    if bench.tuned is None:
+        try:
+            exact, product = bench.exact, bench.product.product
+            bench.tuned = tuned_on(numerics_of(plan), bench.buffers, exact, product, machine)
+        except DeviceError as error:
+            bench.tuned = f"cuBLASLt's candidates were not timed: {error}"
+    tuned = [bench.tuned] if isinstance(bench.tuned, Contestant) else []
+    return [*bench.baselines, *tuned]
 
 
 def is_exact(bench: SharedBench, kernel: Kernel) -> bool:
@@ -89,9 +109,9 @@ def is_exact(bench: SharedBench, kernel: Kernel) -> bool:
     """
     import cupy
 
-    name = bench.d.name
-    bits = bit_patterns(bench.d.buffer, name)
+    x, name = bench.exact, bench.exact.d.name
+    bits = bit_patterns(x.d.buffer, name)
     bits[...] = number_format(name).poison
-    kernel.prepare(arguments_of(bench.layout, bench.a, bench.b, bench.d))()
+    kernel.prepare(arguments_of(bench.layout, x.a, x.b, x.d))()
     cupy.cuda.Device().synchronize()
     return bool((bits == bench.wanted).all())

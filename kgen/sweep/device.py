@@ -16,7 +16,7 @@ from kgen.bench.statistics import Ratio, median_ratio
 from kgen.errors import DeviceError, KgenError, LaunchError
 from kgen.run import Kernel
 from kgen.run.launch import import_cupy
-from kgen.sweep.benches import Size, bench_for, is_exact, make_room
+from kgen.sweep.benches import Size, bench_for, is_exact, make_room, with_tuned
 from kgen.sweep.candidate import Job, Outcome
 from kgen.verify.device import judge, verify_on_gpu
 from kgen.verify.outcome import Report
@@ -143,15 +143,18 @@ def verify(job: Job) -> Outcome:
 
 
 def finals(jobs: list[Job], size: Size, settings: Settings) -> Outcome:
-    """The full protocol: the finalists and the baselines, interleaved in every round.
+    """The full protocol: the finalists, torch and cuBLASLt's best, interleaved in every round.
 
     value  one record per finalist: see `final_records`
     """
     try:
-        bench = bench_for(jobs[0].plan, size)
+        bench, machine = bench_for(jobs[0].plan, size), device_bench()
+        baselines = with_tuned(bench, jobs[0].plan, machine)
         loaded = [candidate_on(j.plan, Kernel(j.plan, Path(j.cubin)), bench.buffers) for j in jobs]
-        others = [*loaded[1:], *bench.baselines]
-        measurement = measure(loaded[0], others, settings, device_bench())
+        others = [*loaded[1:], *baselines]
+        measurement = measure(loaded[0], others, settings, machine)
+        if isinstance(bench.tuned, str):
+            measurement = replace(measurement, notes=(*measurement.notes, bench.tuned))
         notes = {c.name: c.note for c in [loaded[0], *others]}
         return Outcome("timed", value=final_records(measurement, len(jobs), size, notes))
     except Exception as error:
@@ -163,7 +166,7 @@ def final_records(
 ) -> list[dict[str, Any]]:
     """What every finalist reached, against torch.mm of the same rounds.
 
-    The first `finalists` contestants are kernels, the next is torch.mm.
+    The first `finalists` contestants are kernels, the next is torch.mm, the rest other baselines.
     """
     window = measurement.settings.windows[0]
     record = timed(*size, measurement, notes)
@@ -192,6 +195,7 @@ def final_records(
                 "notes": list(record.notes),
                 "reference": torch.model_dump(),
                 "against": {name: [r.median, r.low, r.high] for name, r in rest.items()},
+                "baselines_us": {x.name: list(x.rounds_us) for x in timings[finalists:]},
                 "trace": _trace(measurement, timing.name),
                 "reference_trace": _trace(measurement, torch.name),
             }
