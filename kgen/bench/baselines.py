@@ -11,6 +11,7 @@ from typing import Any
 from kgen.errors import DeviceError, KgenError
 from kgen.verify.numbers import FP8, Numerics
 
+TUNED = "cuBLASLt, best candidate"  # what kgen.bench.tuned finds
 Launcher = Callable[[], None]
 Formats = tuple[str, str, str]
 

@@ -50,6 +50,30 @@ def median_ratio(candidate: Sequence[float], baseline: Sequence[float], *, seed:
     Raises  KgenError for unequal counts, fewer than MINIMUM_ROUNDS rounds, or a time that is not
         positive
     """
+    ratios = _ratios(candidate, baseline)
+    low, high = _interval(_resampled(ratios, np.random.default_rng(seed)))
+    return Ratio(float(np.median(ratios)), low, high, len(ratios))
+
+
+def mean_ratio(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], *, seed: int = 0) -> Ratio:
+    """Geometric mean over problems of the ratio that `median_ratio` gives each of them.
+
+    pairs  candidate and baseline times of every problem, paired by round
+
+    The rounds of every problem are resampled on their own. `rounds` is the fewest of a problem.
+    Raises  KgenError as median_ratio, and without a problem
+    """
+    if not pairs:
+        raise KgenError("a mean over problems needs at least one")
+    generator = np.random.default_rng(seed)
+    found = [_ratios(candidate, baseline) for candidate, baseline in pairs]
+    resampled = np.mean([np.log(_resampled(x, generator)) for x in found], axis=0)
+    low, high = _interval(np.exp(resampled))
+    middle = np.exp(np.mean([np.log(np.median(x)) for x in found]))
+    return Ratio(float(middle), low, high, min(map(len, found)))
+
+
+def _ratios(candidate: Sequence[float], baseline: Sequence[float]) -> np.ndarray:
     if len(candidate) != len(baseline):
         raise KgenError(
             f"a ratio needs pairs: {len(candidate)} candidate and {len(baseline)} baseline times"
@@ -63,9 +87,17 @@ def median_ratio(candidate: Sequence[float], baseline: Sequence[float], *, seed:
     times = np.array([candidate, baseline], dtype="float64")
     if not (np.isfinite(times).all() and (times > 0).all()):
         raise KgenError("a ratio needs positive, finite times")
-    ratios = times[1] / times[0]
-    picks = np.random.default_rng(seed).integers(0, rounds, size=(RESAMPLES, rounds))
-    medians = np.median(ratios[picks], axis=1)
+    return times[1] / times[0]
+
+
+def _resampled(ratios: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Medians of bootstrap resamples of the rounds."""
+    rounds = len(ratios)
+    picks = generator.integers(0, rounds, size=(RESAMPLES, rounds))
+    return np.median(ratios[picks], axis=1)
+
+
+def _interval(values: np.ndarray) -> tuple[float, float]:
     tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(medians, [tail, 1 - tail], method="nearest")
-    return Ratio(float(np.median(ratios)), float(low), float(high), rounds)
+    low, high = np.quantile(values, [tail, 1 - tail], method="nearest")
+    return float(low), float(high)

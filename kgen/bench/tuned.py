@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from kgen.bench import cublaslt
-from kgen.bench.baselines import Launcher, computes
+from kgen.bench.baselines import TUNED, Launcher, computes
 from kgen.bench.device import Buffers, BufferSet
 from kgen.bench.protocol import Bench, Contestant, Settings, measure
 from kgen.errors import DeviceError
@@ -42,7 +42,7 @@ def tuned_on(
     best = min(rivals, key=lambda rival: float(np.median(trial.times(rival.name, window))))
     place = next(i for i, x in enumerate(named) if x is right[int(best.name)])
     note = f"{computes(numerics)}; candidate {place + 1} of {len(named)}"
-    return Contestant("cuBLASLt, best candidate", best.launchers, note)
+    return Contestant(TUNED, best.launchers, note)
 
 
 def _computes(

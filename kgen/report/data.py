@@ -12,8 +12,10 @@ from functools import cached_property
 from typing import Any
 
 from kgen.arch import ARCHS
+from kgen.bench.baselines import TUNED
 from kgen.dtypes import dtype
 from kgen.spec import parse_spec
+from kgen.sweep.dispatch import Mean, means
 from kgen.sweep.figures import FIGURES
 from kgen.sweep.queries import (
     RANKED,
@@ -131,6 +133,7 @@ class Interval:
     sm_mhz: float | None
     power_w: float | None
     notes: tuple[str, ...]
+    tuned: tuple[float, float, float] | None  # speed over cuBLASLt's fastest candidate, low, high
 
     @property
     def verdict(self) -> str:
@@ -167,7 +170,13 @@ def _interval(name: str, size: Size, cell: Cell, t: Timing) -> Interval:
         t.sm_mhz,
         t.power_w,
         tuple(t.detail.get("notes", ())),
+        t.against(TUNED),
     )
+
+
+def dispatch_means(report: Report) -> list[Mean]:
+    """Means over problems of the best kernels' speed, one for each baseline of the finals."""
+    return means(cell.timings.get(size) for size, cell in report.winners.items())
 
 
 @dataclass(frozen=True)

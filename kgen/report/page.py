@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kgen._version import __version__
 from kgen.errors import DeviceError
-from kgen.report.data import Report, intervals, load, losses, roof
+from kgen.report.data import Report, dispatch_means, intervals, load, losses, roof
 from kgen.report.heat import MOST_PAIRS, HeatMap, axis_pairs, heat_map
 from kgen.report.ladders import ladder
 from kgen.sweep.listing import short
@@ -56,6 +56,7 @@ def page(results: Path, sweep: str | None = None) -> str:
         ended=ended,
         status_picture=_image(pictures.status_chart(ended)) if ended else "",
         rows=rows,
+        means=dispatch_means(report),
         ratio_picture=_image(pictures.ratio_chart(rows)) if rows else "",
         roof=roofline,
         roof_picture=_image(pictures.roof_chart(roofline)) if roofline else "",

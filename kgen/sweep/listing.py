@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from kgen.bench.baselines import TUNED
+from kgen.sweep.dispatch import means
 from kgen.sweep.queries import (
     STATUSES,
     Cell,
@@ -23,7 +25,8 @@ from kgen.sweep.store import Store
 SHOWN = 10  # kernels of a problem in the table for people
 COLUMNS = (
     *("sweep", "problem", "m", "n", "k", "rank", "kernel", "status", "reason", "stage"),
-    *("us", "tflops", "reference_us", "ratio", "low", "high", "sm_mhz", "power_w", "gpu"),
+    *("us", "tflops", "reference_us", "ratio", "low", "high", "against"),
+    *("sm_mhz", "power_w", "gpu"),
     *("source_digest", "target", "toolchain"),
 )
 
@@ -67,6 +70,7 @@ def _row(
         "ratio": t.ratio if t else None,
         "low": t.low if t else None,
         "high": t.high if t else None,
+        "against": t.detail.get("against") if t else None,
         "sm_mhz": t.sm_mhz if t else None,
         "power_w": t.power_w if t else None,
         "gpu": devices.get(t.device or "", {}).get("name", "") if t else "",
@@ -113,8 +117,13 @@ def table_text(store: Store, sweep: str, shown: int = SHOWN) -> str:
         lines += ["", "no GPU has timed these kernels; ranked by static figures, the best first"]
         head = ["kernel", "status", *figures, *axes]
         return "\n".join(lines + _aligned([head, *(_static(c, figures, axes) for c in best)]))
+    order = {size: ranked(cells, size, settings) for size in problems_in(store, sweep)}
+    found = means(best[0].timings.get(size) for size, best in order.items() if best)
+    if found:
+        lines += ["", "the best kernel of each problem, as these finals chose it; geometric means"]
+        lines += [f"  {mean}" for mean in found]
     for size, label in problems_in(store, sweep).items():
-        best = ranked(cells, size, settings)[:shown]
+        best = order[size][:shown]
         lines += ["", f"{label} (M x N x K = {' x '.join(map(str, size))})"]
         lines += _aligned([_HEAD + axes, *(_line(c, size, axes) for c in best)])
     return "\n".join(lines)
@@ -125,21 +134,23 @@ def _static(cell: Cell, figures: list[str], axes: list[str]) -> list[str]:
     return [cell.kernel, cell.status, *values, *(short(cell.axes.get(p, "")) for p in axes)]
 
 
-_HEAD = ["kernel", "stage", "us", "TFLOPS", "of torch.mm", "95 %"]
+_HEAD = ["kernel", "stage", "us", "TFLOPS", "of torch.mm", "95 %", "of cuBLASLt's best"]
 
 
 def _line(cell: Cell, size: Any, axes: list[str]) -> list[str]:
     t = cell.timings.get(size)
     values = [short(cell.axes.get(path, "")) for path in axes]
     if t is None or t.us is None or t.ratio is None:
-        return [cell.kernel, "static", "-", "-", "-", "-", *values]
+        return [cell.kernel, "static", *["-"] * 5, *values]
     interval = "-"
     if t.low is not None and t.high is not None:
         interval = f"{t.low:.3f}..{t.high:.3f}"
         interval += " undecided" if t.low <= 1 <= t.high else ""
     speed = t.tflops(size) or 0.0
+    tuned = t.against(TUNED)
     return [
         *(cell.kernel, t.stage, f"{t.us:.1f}", f"{speed:.0f}", f"{t.ratio:.3f}", interval),
+        f"{tuned[0]:.3f}" if tuned else "-",
         *values,
     ]
 

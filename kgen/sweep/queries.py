@@ -48,6 +48,11 @@ class Timing:
         m, n, k = size
         return 2 * m * n * k / self.us / 1e6 if self.us else None
 
+    def against(self, baseline: str) -> tuple[float, float, float] | None:
+        """Speed over another baseline of the finals, and its 95 % interval."""
+        found = self.detail.get("against", {}).get(baseline)
+        return tuple(found) if found else None
+
 
 @dataclass(frozen=True)
 class Cell:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kgen.bench.baselines import as_tensor, torch_mm, torch_mm_f16, torch_mm_tf32
 from kgen.bench.protocol import Bench, Contestant, Measurement, Settings, measure
 from kgen.bench.sampler import Sample, Sampler, nvml_sampler, throttle_reasons
-from kgen.bench.statistics import median_ratio
+from kgen.bench.statistics import mean_ratio, median_ratio
 from kgen.errors import KgenError
 from kgen.verify.numbers import from_float32, to_float32
 
@@ -138,6 +138,27 @@ def test_the_interval_holds_the_median_and_is_reproducible(
     seen = [b / c for c, b in pairs]
     assert min(seen) <= ratio.low <= ratio.median <= ratio.high <= max(seen)
     assert ratio == median_ratio(candidate, baseline)
+
+
+def test_a_mean_over_problems_is_geometric_and_of_one_is_its_ratio() -> None:
+    """Twice as fast and half as fast is no gain; one problem brings its own median."""
+    fast, slow = ([1.0] * 5, [2.0] * 5), ([2.0] * 5, [1.0] * 5)
+    assert mean_ratio([fast, slow]).median == pytest.approx(1.0)
+    one = ([1.0, 1.1, 0.9, 1.0, 1.05], [1.2, 1.2, 1.25, 1.1, 1.2])
+    mean, single = mean_ratio([one]), median_ratio(*one)
+    assert mean.median == pytest.approx(single.median)
+    assert (mean.low, mean.high) == pytest.approx((single.low, single.high))
+
+
+def test_a_mean_over_problems_is_surer_than_each_of_them() -> None:
+    """Independent noise of eight problems averages out: the interval narrows, and holds 1.05."""
+    rng = np.random.default_rng(1)
+    pairs = [([1.0] * 7, (1.05 + 0.02 * rng.standard_normal(7)).tolist()) for _ in range(8)]
+    mean = mean_ratio(pairs)
+    widths = [r.high - r.low for r in (median_ratio(*pair) for pair in pairs)]
+    assert mean.low < 1.05 < mean.high and mean.high - mean.low < np.median(widths)
+    with pytest.raises(KgenError, match="at least one"):
+        mean_ratio([])
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from sweep_samples import PROBLEMS, fill
 
 from kgen.errors import KgenError
 from kgen.report import page
-from kgen.report.data import Report, intervals, load, losses, roof
+from kgen.report.data import Report, dispatch_means, intervals, load, losses, roof
 from kgen.report.heat import axis_pairs, heat_map
 from kgen.report.ladders import ladder
 from kgen.report.pictures import ladder_chart, loss_chart, ratio_chart, roof_chart, status_chart
@@ -121,6 +121,18 @@ def test_intervals_say_what_is_decided(report: Report) -> None:
     for row in rows:
         assert row.low is not None and row.high is not None
         assert (row.verdict == "undecided") == (row.low <= 1 <= row.high)
+
+
+def test_the_page_says_what_the_winners_gain_together(samples: Path, report: Report) -> None:
+    rows, found = intervals(report), dispatch_means(report)
+    assert [m.problems for m in found] == [len(rows)] * 2
+    assert all(r.tuned and r.tuned[0] == pytest.approx(0.98 * r.ratio) for r in rows)
+    html = page(samples / "400.sqlite")
+    for mean in found:
+        assert f"<strong>{mean.ratio.median:.3f}</strong>" in html and mean.baseline in html
+    tuned = rows[0].tuned
+    assert tuned and f"{tuned[0]:.3f} [{tuned[1]:.3f}..{tuned[2]:.3f}]" in html
+    assert "geometric mean" not in page(samples / "static.sqlite")
 
 
 def test_pictures_are_svg_and_the_same_every_time(report: Report) -> None:

@@ -104,6 +104,9 @@ def test_another_files_results_are_not_overwritten(kgen, sweep: Path, tmp_path: 
 def test_results_of_a_sweep(kgen, results: Path) -> None:
     code, out, _ = kgen("results", results)
     assert code == 0 and out.startswith("sample: 12 points") and "4096x4096x4096 (M x N x K" in out
+    assert "as these finals chose it; geometric means" in out
+    assert " of torch.mm, over 3 problems" in out
+    assert " of cuBLASLt, best candidate, over 3 problems" in out
     code, out, _ = kgen("results", results, "--csv")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert code == 0 and len(rows) == 11 * 3 + 1 and rows[0]["kernel"] == "sample_00000000"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sqlite3
@@ -10,16 +11,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import ROOT
 from sweep_fakes import facts
 from sweep_samples import PROBLEMS, TOOLCHAIN, fill
 
+from kgen.bench.baselines import TUNED
 from kgen.bench.protocol import Settings
 from kgen.errors import KgenError
 from kgen.spec import parse_spec
 from kgen.sweep import winners
 from kgen.sweep.database import FullError, StoreError, exclusive
+from kgen.sweep.dispatch import means
 from kgen.sweep.keys import MEANINGS, build_key, timing_key
 from kgen.sweep.listing import COLUMNS, as_csv, rows_of, table_text
 from kgen.sweep.queries import cells_of, key_parts, ranked, settings_of
@@ -172,6 +176,25 @@ def test_winners_carry_what_a_dispatch_table_needs(sample: Path) -> None:
     assert best.stage == "final" and best.low and best.ratio and best.low < best.ratio
     assert best.gpu["name"] == "Imaginary H200" and best.toolchain == TOOLCHAIN
     assert parse_spec(best.spec_text).spec.name == best.kernel
+
+
+def test_the_means_are_those_of_the_winners_finals(sample: Path) -> None:
+    """Samples have cuBLASLt 2 % ahead of torch.mm; a problem without a final is not in a mean."""
+    with Store.read(sample) as store:
+        cells = cells_of(store, "sample")
+    best = {w.source_digest for w in winners(sample)}
+    timings = [t for c in cells if c.source_digest in best for t in c.timings.values()]
+    torch, tuned = means(timings)
+    ratios = [t.ratio for t in timings if t.ratio]
+    assert torch.ratio.median == pytest.approx(math.exp(np.mean(np.log(ratios))))
+    assert tuned.ratio.median == pytest.approx(0.98 * torch.ratio.median)
+    assert (torch.baseline, tuned.baseline) == ("torch.mm", TUNED)
+    assert torch.ratio.low < torch.ratio.median < torch.ratio.high
+    screened = next(t for c in cells for t in c.timings.values() if t.stage == "screen")
+    more = means([*timings, screened, None])
+    assert [m.ratio for m in more] == [torch.ratio, tuned.ratio]
+    assert [(m.problems, m.of) for m in more] == [(len(timings), len(timings) + 2)] * 2
+    assert not means([screened, None])
 
 
 def test_static_winners_say_so(tmp_path: Path) -> None:
