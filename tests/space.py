@@ -1,10 +1,11 @@
 """The spec space of Hopper, and what an accepted spec must do: build and emulate clean and right.
 
-python tests/space.py SECONDS    explores every kind in turn and records the outcome
+python tests/space.py SECONDS    explores every kind in turn and records the outcome of each
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import platform
@@ -219,16 +220,21 @@ def complaint(plan: KernelPlan, shapes: list[Shape], schedule: str) -> str:
 
 
 def main() -> int:
-    """Explore every kind for a quarter of the time each and write RECORD; 1 if anything failed."""
-    seconds = float(sys.argv[1])
-    start = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    found = [explore(kind, seconds / len(KINDS), start) for kind in KINDS]
-    record = {
-        "command": "python tests/space.py " + " ".join(sys.argv[1:]),
+    """Explore each kind for an equal part of the time and record it; 1 if anything failed."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    asked = parser.parse_args()
+    found = [explore(kind, asked.seconds / len(asked.kinds), asked.seed) for kind in asked.kinds]
+    how = {
+        "seed": asked.seed,
+        "seconds": asked.seconds / len(asked.kinds),
         "compiler": lock().identity("nvrtc"),
         "python": platform.python_version(),
-        "kinds": [vars(x) for x in found],
     }
+    record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
+    record |= {x.kind: how | vars(x) for x in found}
     RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     for x in found:
         print(f"{x.kind}: {x.accepted} accepted, {x.refused} refused, {x.cases} cases emulated")
