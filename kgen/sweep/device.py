@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kgen.bench.device import candidate_on, device_bench, gpu_facts
-from kgen.bench.protocol import Contestant, Measurement, Settings, measure
+from kgen.bench.protocol import Bench, Contestant, Measurement, Settings, measure
 from kgen.bench.results import timed
 from kgen.bench.sampler import Sampler
 from kgen.bench.session import library_versions
@@ -48,6 +49,12 @@ def facts() -> Outcome:
         "devices": cupy.cuda.runtime.getDeviceCount(),
     }
     return Outcome("gpu", value=found)
+
+
+@cache
+def _machine() -> Bench:
+    """Clock and sensors of this process's GPU."""
+    return device_bench()
 
 
 def _power_limit(bus: str) -> float | None:
@@ -109,9 +116,8 @@ def _failed_gates(report: Report) -> str:
 
 def _short(contestant: Contestant, size: Size, settings: Settings) -> dict[str, Any]:
     """A timing without rest. The sensors are slower than a window, so they are read once, after."""
-    bench = device_bench()
-    measurement = measure(contestant, [], settings, replace(bench, sampler=Sampler()))
-    sample = bench.sampler.read()
+    measurement = measure(contestant, [], settings, replace(_machine(), sampler=Sampler()))
+    sample = _machine().sampler.read()
     record = timed(*size, measurement, {contestant.name: contestant.note})
     timing = record.windows[0].timings[0]
     return {
@@ -148,11 +154,11 @@ def finals(jobs: list[Job], size: Size, settings: Settings) -> Outcome:
     value  one record per finalist: see `final_records`
     """
     try:
-        bench, machine = bench_for(jobs[0].plan, size), device_bench()
-        baselines = with_tuned(bench, jobs[0].plan, machine)
+        bench = bench_for(jobs[0].plan, size)
+        baselines = with_tuned(bench, jobs[0].plan, _machine())
         loaded = [candidate_on(j.plan, Kernel(j.plan, Path(j.cubin)), bench.buffers) for j in jobs]
         others = [*loaded[1:], *baselines]
-        measurement = measure(loaded[0], others, settings, machine)
+        measurement = measure(loaded[0], others, settings, _machine())
         if isinstance(bench.tuned, str):
             measurement = replace(measurement, notes=(*measurement.notes, bench.tuned))
         notes = {c.name: c.note for c in [loaded[0], *others]}

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from strict_cupy import strict_cupy
 from sweep_fakes import ABORTS, HANGS, HANGS_IN_FINALS, ILLEGAL, WRONG, facts, torch_us, us_of
 
+from kgen.bench.baselines import TUNED
 from kgen.bench.protocol import Bench, Contestant, Measurement, Settings, measure
 from kgen.bench.sampler import Sample, Sampler
 from kgen.errors import DeviceError
@@ -431,8 +432,10 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     bench = Bench(elapsed, lambda: None, lambda s: None, Sampler(missing="no clocks here"))
     monkeypatch.setattr(device, "device_bench", lambda: bench)
     monkeypatch.setattr(device, "Kernel", Simulated)
+    device._machine.cache_clear()
     benches._benches.clear()
     yield device
+    device._machine.cache_clear()
     benches._benches.clear()
 
 
@@ -532,3 +535,21 @@ def test_finals_time_all_finalists_with_the_baselines(gpu, kernels) -> None:
         {"torch.mm", "torch.mm, f16 accumulation"}
     ] * 2
     assert all(r["verdict"] == "undecided" and r["ratio"] == 1 for r in outcome.value)
+    assert all(set(r["baselines_us"]) == set(r["against"]) for r in outcome.value)
+    assert "cuBLASLt's candidates were not timed: this torch" in " ".join(outcome.value[0]["notes"])
+
+
+def test_cublaslts_best_is_one_more_baseline(gpu, kernels, monkeypatch) -> None:
+    """It is looked for once per problem, with the exact operands of the screen."""
+    asked = []
+
+    def tuned_on(numerics: Any, buffers: Any, exact: Any, product: Any, bench: Any) -> Contestant:
+        asked.append(exact.left.shape + exact.right.shape + product.shape)
+        return Contestant(TUNED, (lambda: None,), "best of 3")
+
+    monkeypatch.setattr(benches, "tuned_on", tuned_on)
+    jobs = [b.job for b in kernels(1, 2)]
+    for _ in range(2):
+        record = gpu.finals(jobs, SMALL.size, Settings((5,), 3, 0.0, 1)).value[0]
+    assert asked == [(256, 128, 256, 128, 256, 256)]
+    assert list(record["against"]) == ["torch.mm", "torch.mm, f16 accumulation", TUNED]
