@@ -24,6 +24,17 @@ def ship(
         list[Path] | None,
         typer.Argument(help="Spec files, or folders of them; none: what kgen.lock in DIR lists."),
     ] = None,
+    from_sweep: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-sweep",
+            metavar="RESULTS",
+            help="Ship the best kernel of every problem in a sweep's results file.",
+        ),
+    ] = None,
+    sweep: Annotated[
+        str | None, typer.Option(help="Which sweep, where the file holds several.")
+    ] = None,
     to: Annotated[
         Path, typer.Option("--to", metavar="DIR", help="Folder of its own in another repository.")
     ] = ...,  # type: ignore[assignment]
@@ -57,12 +68,18 @@ def ship(
     as_json: Json = False,
 ) -> None:
     """Write kernels, dispatch tables and bindings as a folder to commit in another repository."""
-    from kgen.errors import VerifyError
+    from kgen.errors import KgenError, VerifyError
     from kgen.ship import folder
     from kgen.ship.lock import load_lock
     from kgen.ship.make import remake
 
-    if specs:
+    if specs and from_sweep:
+        raise KgenError("--from-sweep names what is shipped: leave the specs out, or ship twice")
+    if sweep is not None and from_sweep is None:
+        raise KgenError("--sweep goes with --from-sweep")
+    if from_sweep:
+        lock = _swept(from_sweep, sweep, to, name, parts, _records(results, emulated))
+    elif specs:
         lock = _new(specs, to, name, parts, _records(results, emulated), gpu)
     else:
         _refuse_without_specs(to, name, parts)
@@ -89,15 +106,46 @@ def _new(
     gpu: str | None,
 ) -> Lock:
     from kgen.check import find_specs
-    from kgen.ship.lock import LOCK_NAME, load_lock
-    from kgen.ship.make import PARTS, covered, make_lock
+    from kgen.ship.make import make_lock
     from kgen.spec import load_spec
+
+    loaded = [load_spec(path) for path in find_specs(specs)]
+    lock = make_lock(loaded, *_prefix_and_parts(to, name, parts), records, gpu=gpu)
+    _remark(lock, records)
+    return lock
+
+
+def _swept(
+    file: Path, sweep: str | None, to: Path, name: str | None, parts: str | None, records: Records
+) -> Lock:
+    from dataclasses import replace
+
+    from kgen.ship.from_sweep import shipment
+    from kgen.ship.make import make_lock
+
+    found = shipment(file, sweep)
+    records = replace(records, runs=found.runs)
+    lock = make_lock(found.specs, *_prefix_and_parts(to, name, parts), records, found.winners)
+    _remark(lock, records)
+    return lock
+
+
+def _prefix_and_parts(
+    to: Path, name: str | None, parts: str | None
+) -> tuple[str, tuple[Part, ...]]:
+    """What was asked for, else what an earlier shipment in the folder has, else the defaults."""
+    from kgen.ship.lock import LOCK_NAME, load_lock
+    from kgen.ship.make import PARTS
 
     old = load_lock(to) if (to / LOCK_NAME).exists() else None
     chosen = _parts(parts) if parts is not None else old.parts if old else PARTS
-    name = name or (old.name if old else "gemm")
-    loaded = [load_spec(path) for path in find_specs(specs)]
-    lock = make_lock(loaded, name, chosen, records, gpu=gpu)
+    return name or (old.name if old else "gemm"), chosen
+
+
+def _remark(lock: Lock, records: Records) -> None:
+    """Say which kernels have no evidence of a GPU, and which are in no table."""
+    from kgen.ship.make import covered
+
     for kernel in lock.kernels:
         other = records.stale(kernel.name, kernel.source_digest)
         if not kernel.evidence.runs:
@@ -107,7 +155,6 @@ def _new(
             )
         if kernel.name not in covered(lock):
             note(f"{kernel.name}: in no dispatch table: nothing of its problem was timed")
-    return lock
 
 
 def render_with(specs: list[Path], output: Path | None, parts: str, as_json: bool) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from kgen.arch import ARCHS
 from kgen.bench.baselines import TUNED
+from kgen.bench.results import RatioRecord
 from kgen.dtypes import dtype
 from kgen.spec import parse_spec
 from kgen.sweep.dispatch import Mean, means
@@ -133,7 +134,7 @@ class Interval:
     sm_mhz: float | None
     power_w: float | None
     notes: tuple[str, ...]
-    tuned: tuple[float, float, float] | None  # speed over cuBLASLt's fastest candidate, low, high
+    tuned: RatioRecord | None  # speed over cuBLASLt's fastest candidate
 
     @property
     def verdict(self) -> str:
@@ -170,7 +171,7 @@ def _interval(name: str, size: Size, cell: Cell, t: Timing) -> Interval:
         t.sm_mhz,
         t.power_w,
         tuple(t.detail.get("notes", ())),
-        t.against(TUNED),
+        t.against.get(TUNED),
     )
 
 

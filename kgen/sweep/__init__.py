@@ -7,10 +7,11 @@ keys, store, queries   the results file: what its keys are made of, what became 
 schema, database       its tables; the SQLite file itself
 candidate, built, emulated, lanes, record   the phases: compile, emulator, GPU
 child, gpus, device    killable processes, and what runs inside those that own a GPU
+winners, dispatch      what a sweep hands on, and what its users gain
 session       one start of a sweep, from the file to the last result
 """
 
 from kgen.sweep.load import Sweep, load_sweep
-from kgen.sweep.queries import Winner, winners
+from kgen.sweep.winners import Winner, winners
 
 __all__ = ["Sweep", "Winner", "load_sweep", "winners"]

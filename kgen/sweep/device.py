@@ -10,10 +10,9 @@ from typing import Any
 
 from kgen.bench.device import candidate_on, device_bench, gpu_facts
 from kgen.bench.protocol import Bench, Contestant, Measurement, Settings, measure
-from kgen.bench.results import timed
+from kgen.bench.results import Verified, timed, verified
 from kgen.bench.sampler import Sampler
 from kgen.bench.session import library_versions
-from kgen.bench.statistics import Ratio, median_ratio
 from kgen.errors import DeviceError, KgenError, LaunchError
 from kgen.run import Kernel
 from kgen.run.launch import import_cupy
@@ -134,16 +133,21 @@ def _short(contestant: Contestant, size: Size, settings: Settings) -> dict[str, 
 def verify(job: Job) -> Outcome:
     """Every shape that follows from the tile, as `kgen verify` does; not those that the base spec
     names, for a sweep has problems of its own, and each screen checked one.
+
+    value  the records of all gates
     """
     try:
         make_room()
         kernel = Kernel(job.plan, Path(job.cubin))
         shapes = derived_shapes(tile_of(job.plan), gpu_facts()["sm_count"])
+        records: list[Verified] = []
         for case in verify_on_gpu(job.plan, kernel, shapes):
             if not case.passed:
                 where = f"{case.shape.label} ({case.shape.why})"
                 return Outcome("wrong", f"{where}: {_failed_gates(case.report)}")
-        return Outcome("verified")
+            records += verified(case.shape.label, case.report)
+        value = {"verification": [x.model_dump(mode="json") for x in records]}
+        return Outcome("verified", value=value)
     except Exception as error:
         return _caught(error)
 
@@ -174,18 +178,13 @@ def final_records(
 
     The first `finalists` contestants are kernels, the next is torch.mm, the rest other baselines.
     """
-    window = measurement.settings.windows[0]
-    record = timed(*size, measurement, notes)
-    timings = record.windows[0].timings
-    torch = timings[finalists]
-
-    def versus(name: str, other: str) -> Ratio:
-        return median_ratio(measurement.times(name, window), measurement.times(other, window))
-
+    names = (measurement.candidate, *measurement.baselines)
     found = []
-    for timing in timings[:finalists]:
-        ratio = versus(timing.name, torch.name)
-        rest = {x.name: versus(timing.name, x.name) for x in timings[finalists:]}
+    for name in names[:finalists]:
+        own = replace(measurement, candidate=name, baselines=names[finalists:])
+        record = timed(*size, own, notes)
+        (window,) = record.windows
+        timing, torch, ratio = window.timings[0], window.timings[1], window.ratios[0]
         found.append(
             {
                 "us": timing.median_us,
@@ -193,16 +192,11 @@ def final_records(
                 "ratio": ratio.median,
                 "low": ratio.low,
                 "high": ratio.high,
-                "verdict": ratio.verdict,
                 "sm_mhz": timing.sm_mhz,
                 "power_w": timing.power_w,
-                "rounds_us": list(timing.rounds_us),
-                "note": timing.note,
+                "timed": record.model_dump(mode="json"),
                 "notes": list(record.notes),
-                "reference": torch.model_dump(),
-                "against": {name: [r.median, r.low, r.high] for name, r in rest.items()},
-                "baselines_us": {x.name: list(x.rounds_us) for x in timings[finalists:]},
-                "trace": _trace(measurement, timing.name),
+                "trace": _trace(measurement, name),
                 "reference_trace": _trace(measurement, torch.name),
             }
         )

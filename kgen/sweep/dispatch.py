@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kgen.bench.baselines import TUNED
 from kgen.bench.statistics import Ratio, mean_ratio
 from kgen.sweep.queries import Timing
 
@@ -31,16 +30,15 @@ class Mean:
 
 
 def means(best: Iterable[Timing | None]) -> list[Mean]:
-    """One mean for each baseline, torch first, cuBLASLt's best last. Of finals alone: a screen is
-    no result.
+    """One mean for each baseline, torch.mm first. Of finals alone: a screen is no result.
 
     best  what is known of the best kernel of every problem
     """
     timings = list(best)
-    pairs: dict[str, list[tuple[list[float], list[float]]]] = {}
+    pairs: dict[str, list[tuple[tuple[float, ...], tuple[float, ...]]]] = {}
     for timing in timings:
-        if timing is not None and timing.stage == "final" and timing.status == "timed":
-            for name, theirs in timing.detail.get("baselines_us", {}).items():
-                pairs.setdefault(name, []).append((timing.detail["rounds_us"], theirs))
-    names = sorted(pairs, key=lambda name: (name == TUNED, name))
-    return [Mean(x, mean_ratio(pairs[x]), len(pairs[x]), len(timings)) for x in names]
+        if timing is not None and (timed := timing.timed):
+            own, *others = timed.windows[0].timings
+            for other in others:
+                pairs.setdefault(other.name, []).append((own.rounds_us, other.rounds_us))
+    return [Mean(name, mean_ratio(x), len(x), len(timings)) for name, x in pairs.items()]

@@ -70,7 +70,7 @@ def _row(
         "ratio": t.ratio if t else None,
         "low": t.low if t else None,
         "high": t.high if t else None,
-        "against": t.detail.get("against") if t else None,
+        "against": {x: [r.median, r.low, r.high] for x, r in t.against.items()} if t else None,
         "sm_mhz": t.sm_mhz if t else None,
         "power_w": t.power_w if t else None,
         "gpu": devices.get(t.device or "", {}).get("name", "") if t else "",
@@ -147,10 +147,10 @@ def _line(cell: Cell, size: Any, axes: list[str]) -> list[str]:
         interval = f"{t.low:.3f}..{t.high:.3f}"
         interval += " undecided" if t.low <= 1 <= t.high else ""
     speed = t.tflops(size) or 0.0
-    tuned = t.against(TUNED)
+    tuned = t.against.get(TUNED)
     return [
         *(cell.kernel, t.stage, f"{t.us:.1f}", f"{speed:.0f}", f"{t.ratio:.3f}", interval),
-        f"{tuned[0]:.3f}" if tuned else "-",
+        f"{tuned.median:.3f}" if tuned else "-",
         *values,
     ]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from kgen.bench.results import RatioRecord, Timed
 from kgen.errors import KgenError
 from kgen.sweep.figures import static_order
 from kgen.sweep.store import Store
@@ -22,7 +22,7 @@ STATUSES = ("infeasible", *FAILED, "pending", *RANKED)
 Size = tuple[int, int, int]
 _COPIED = (
     *("status", "reason", "us", "reference_us", "ratio", "low", "high"),
-    *("sm_mhz", "power_w", "device"),
+    *("sm_mhz", "power_w", "device", "at"),
 )
 
 
@@ -42,16 +42,23 @@ class Timing:
     power_w: float | None
     device: str | None
     detail: dict[str, Any]
+    at: str
 
     def tflops(self, size: Size) -> float | None:
         """Multiply-adds count twice."""
         m, n, k = size
         return 2 * m * n * k / self.us / 1e6 if self.us else None
 
-    def against(self, baseline: str) -> tuple[float, float, float] | None:
-        """Speed over another baseline of the finals, and its 95 % interval."""
-        found = self.detail.get("against", {}).get(baseline)
-        return tuple(found) if found else None
+    @property
+    def timed(self) -> Timed | None:
+        """The whole record of a final; None of a screen."""
+        found = self.detail.get("timed")
+        return Timed.model_validate(found, strict=False) if found else None
+
+    @property
+    def against(self) -> dict[str, RatioRecord]:
+        """Speed over each baseline of a final, the reference first."""
+        return {r.baseline: r for r in self.timed.windows[0].ratios} if self.timed else {}
 
 
 @dataclass(frozen=True)
@@ -71,32 +78,6 @@ class Cell:
     toolchain: str
     figures: dict[str, float]
     timings: dict[Size, Timing]
-
-
-@dataclass(frozen=True)
-class Winner:
-    """The best kernel of one problem, with what a dispatch table must know of it.
-
-    stage "final": ratio is the median over torch.mm and low..high its 95 % interval; "screen": a
-    quick figure without one; "static": never run on a GPU, ratio is None. gpu holds name, driver
-    and more, as measured; empty for a static one.
-    """
-
-    m: int
-    n: int
-    k: int
-    problem: str
-    kernel: str
-    spec_text: str
-    source_digest: str
-    target: str
-    stage: str
-    ratio: float | None
-    low: float | None
-    high: float | None
-    us: float | None
-    gpu: dict[str, Any]
-    toolchain: str
 
 
 def sweeps_of(store: Store) -> list[str]:
@@ -227,43 +208,6 @@ def ranked(cells: list[Cell], size: Size, settings: dict[str, Any]) -> list[Cell
         return (0 if timing.stage == "final" else 1, -speed, cell.number)
 
     return sorted(unique.values(), key=order)
-
-
-def winners(path: Path, sweep: str | None = None) -> list[Winner]:
-    """The best kernel of every problem of a sweep, in the order of its file.
-
-    sweep  may be left out where the file holds one
-    Raises  KgenError if the file holds several and none is named; StoreError
-    """
-    with Store.read(path) as store:
-        name = sweep or only_sweep(store)
-        settings = settings_of(store, name)["settings"]
-        cells, devices = cells_of(store, name), devices_in(store)
-        found = []
-        for size, label in problems_in(store, name).items():
-            best = ranked(cells, size, settings)
-            if best:
-                found.append(_winner(best[0], size, label, devices))
-        return found
-
-
-def _winner(cell: Cell, size: Size, label: str, devices: dict[str, Any]) -> Winner:
-    t = cell.timings.get(size)
-    return Winner(
-        *size,
-        problem=label,
-        kernel=cell.kernel,
-        spec_text=cell.spec,
-        source_digest=cell.source_digest,
-        target=cell.target,
-        stage=t.stage if t else "static",
-        ratio=t.ratio if t else None,
-        low=t.low if t else None,
-        high=t.high if t else None,
-        us=t.us if t else None,
-        gpu=devices.get(t.device or "", {}) if t else {},
-        toolchain=cell.toolchain,
-    )
 
 
 def only_sweep(store: Store) -> str:

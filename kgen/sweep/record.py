@@ -96,6 +96,8 @@ class Recorder:
         value = event.outcome.value
         if event.stage == "screen" and value:
             run = _screened(run, value, event)
+        elif event.stage == "verify" and value:
+            run = replace(run, detail=value)
         elif value:
             run = _timed(run, value)
         self._store.put_run(key, run)

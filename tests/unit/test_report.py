@@ -126,12 +126,12 @@ def test_intervals_say_what_is_decided(report: Report) -> None:
 def test_the_page_says_what_the_winners_gain_together(samples: Path, report: Report) -> None:
     rows, found = intervals(report), dispatch_means(report)
     assert [m.problems for m in found] == [len(rows)] * 2
-    assert all(r.tuned and r.tuned[0] == pytest.approx(0.98 * r.ratio) for r in rows)
+    assert all(r.tuned and r.tuned.median == pytest.approx(0.98 * r.ratio) for r in rows)
     html = page(samples / "400.sqlite")
     for mean in found:
         assert f"<strong>{mean.ratio.median:.3f}</strong>" in html and mean.baseline in html
     tuned = rows[0].tuned
-    assert tuned and f"{tuned[0]:.3f} [{tuned[1]:.3f}..{tuned[2]:.3f}]" in html
+    assert tuned and f"{tuned.median:.3f} [{tuned.low:.3f}..{tuned.high:.3f}]" in html
     assert "geometric mean" not in page(samples / "static.sqlite")
 
 
