@@ -19,7 +19,6 @@ from kgen.bench.device import (
 )
 from kgen.bench.protocol import Bench, Contestant
 from kgen.bench.tuned import tuned_on
-from kgen.errors import DeviceError
 from kgen.plan import KernelPlan
 from kgen.run import Kernel
 from kgen.verify import inputs
@@ -97,8 +96,8 @@ def with_tuned(bench: SharedBench, plan: KernelPlan, machine: Bench) -> list[Con
         try:
             exact, product = bench.exact, bench.product.product
             bench.tuned = tuned_on(numerics_of(plan), bench.buffers, exact, product, machine)
-        except DeviceError as error:
-            bench.tuned = f"cuBLASLt's candidates were not timed: {error}"
+        except Exception as error:  # whatever it is, no finalist is to blame
+            bench.tuned = f"cuBLASLt's candidates were not timed: {type(error).__name__}: {error}"
     tuned = [bench.tuned] if isinstance(bench.tuned, Contestant) else []
     return [*bench.baselines, *tuned]
 
