@@ -109,11 +109,16 @@ def _wgmma_ws(one: Draw, s: dict[str, Any]) -> None:
 def _wgmma_persistent(one: Draw, s: dict[str, Any]) -> None:
     s["consumers"] = one(1, 2, 2, 2, 3, 4)
     s["tile"] = _tile(one, s["consumers"], 64 * one(1, 2, 3, 4))
+    if one(True, False, False):
+        s["swap_operands"] = True
+        s["tile"]["m"] = 8 * one(1, 2, 2, 3, 5, 8, 8, 16, 32)
+        s["tile"]["n"] = 64 * s["consumers"] * one(1, 1, 2)
     s["release"] = one("previous", "same")
     s["scheduler"] = one("round_robin", "wrap", "wrap")
     s["cluster"] = {"m": one(1, 1, 2, 2, 3, 4), "n": one(1, 1, 2)}
     s["clusters"] = one("auto", "auto", 1, 3)
     s["pdl"] = one(True, False)
+    s["prefetch_b"] = s["pdl"] and s["scheduler"] == "round_robin" and one(True, False)
     _producer(one, s, one("warp", "warpgroup", "warpgroup", "none"))
     s["epilogue"] = {
         "kind": "tma_per_warp",

@@ -221,6 +221,8 @@ PERSISTENT: dict[str, dict[str, Any]] = {
         "scheduler": "wrap",
         "epilogue": {"deferred": True},
     },
+    "prefetch_1x2": {"pdl": True, "prefetch_b": True, "cluster": {"n": 2}},
+    "none_prefetch": {"producer": "none", "pdl": True, "prefetch_b": True},
     "none": {"producer": "none"},
     "none_2x1_wrap_pdl": {
         "producer": "none",
@@ -328,6 +330,73 @@ PERSISTENT_TYPES: dict[str, dict[str, Any]] = {
     },
 }
 
+SWAPPED: dict[str, dict[str, Any]] = {
+    "8_rows": {"schedule": {"tile": {"m": 8, "n": 64}, "consumers": 1, "producer": "warp"}},
+    "72_rows_two_slabs": {
+        "gemm": {"d": {"dtype": "bf16"}},
+        "schedule": {"tile": {"m": 72}, "consumers": 1, "release": "previous"},
+    },
+    "256_rows_deferred": {
+        "schedule": {"tile": {"m": 256, "n": 64}, "consumers": 1, "epilogue": {"deferred": True}},
+    },
+    "deferred_wrap_2x1": {
+        "gemm": BF16,
+        "schedule": {
+            "tile": {"m": 48},
+            "scheduler": "wrap",
+            "cluster": {"m": 2},
+            "epilogue": {"deferred": True, "store_buffers": 1},
+        },
+    },
+    "none_2x2_wrap": {
+        "schedule": {
+            "tile": {"m": 16},
+            "producer": "none",
+            "cluster": {"m": 2, "n": 2},
+            "scheduler": "wrap",
+        },
+    },
+    "n_major": {
+        "gemm": {"b": {"major": "n"}},
+        "schedule": {"tile": {"m": 24}, "consumers": 1, "pdl": True},
+    },
+    "both_mn_major_1x2": {
+        "gemm": {**BF16, "a": {"dtype": "bf16", "major": "m"}}
+        | {"b": {"dtype": "bf16", "major": "n"}},
+        "schedule": {"tile": {"m": 128}, "cluster": {"n": 2}},
+    },
+    "m_major_swizzle_32": {
+        "gemm": {"a": {"major": "m"}},
+        "schedule": {"tile": {"m": 64, "k": 32}, "swizzle_bytes": 32, "release": "previous"},
+    },
+    "f16_accumulation_wrap": {
+        "gemm": {"accumulator": "f16"},
+        "schedule": {"tile": {"m": 16, "k": 32}, "scheduler": "wrap", "clusters": 3},
+    },
+    "f16_accumulation_8_rows": {
+        "gemm": {"accumulator": "f16"},
+        "schedule": {"tile": {"m": 8, "n": 192}, "consumers": 3},
+    },
+    "k_48_swizzle_32": {"schedule": {"tile": {"m": 32, "k": 48}, "swizzle_bytes": 32}},
+    "bf16_f32_output": {
+        "gemm": {**BF16, "d": {"dtype": "f32"}},
+        "schedule": {"tile": {"m": 40}, "epilogue": {"store_buffers": 3}},
+    },
+    "e4m3_wrap": {
+        "gemm": operands("e4m3", "e5m2", "bf16"),
+        "schedule": {"tile": {"m": 8, "k": 128}, "scheduler": "wrap"},
+    },
+    "tf32": {
+        "gemm": operands("tf32", "tf32", "f32"),
+        "schedule": {"tile": {"m": 16, "k": 32}, "scheduler": "wrap", "producer": "warp"},
+    },
+    "s8": {
+        "gemm": operands("s8", "s8", "s32", "s32"),
+        "schedule": {"tile": {"m": 24, "k": 128}, "producer": "warp"},
+    },
+}
+"""Kernels of wgmma_persistent with swapped operands."""
+
 VARIANTS |= {
     f"persistent_{name}": {"schedule": {"kind": "wgmma_persistent", **schedule}}
     for name, schedule in PERSISTENT.items()
@@ -338,6 +407,18 @@ VARIANTS |= {
         "schedule": {"kind": "wgmma_persistent", **both["schedule"]},
     }
     for name, both in PERSISTENT_TYPES.items()
+}
+VARIANTS |= {
+    f"swapped_{name}": {
+        "gemm": both.get("gemm", {}),
+        "schedule": {
+            "kind": "wgmma_persistent",
+            "swap_operands": True,
+            **both["schedule"],
+            "tile": {"m": 16, "n": 128, **both["schedule"]["tile"]},
+        },
+    }
+    for name, both in SWAPPED.items()
 }
 
 

@@ -8,7 +8,7 @@ from kgen.dtypes import dtype
 from kgen.spec import KernelSpec
 from kgen.spec.base import Registers
 from kgen.spec.hopper import WgmmaPersistent, WgmmaWs
-from kgen.spec.rules.wgmma import SLAB_M
+from kgen.spec.rules.wgmma import SLAB_M, mma_n
 
 # A producer warpgroup keeps this many; 24 spilled in the fast kernels that were studied.
 PRODUCER_SPLIT = {1: 40, 2: 40}
@@ -46,4 +46,4 @@ def register_caps(spec: KernelSpec, arch: Arch, threads: int) -> tuple[int, int]
 def slab_accumulators(spec: KernelSpec, arch: Arch) -> int:
     """Registers per thread that hold the sums of one 64-row slab."""
     bits = dtype(spec.gemm.accumulator).bits
-    return SLAB_M * spec.schedule.tile.n * bits // 32 // arch.warpgroup_threads
+    return SLAB_M * mma_n(_roles(spec)) * bits // 32 // arch.warpgroup_threads

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from kgen.spec import KernelSpec, Violation
 from kgen.spec.hopper import TmaPerWarp, TmaTurns, WgmmaPersistent, WgmmaSchedule
-from kgen.spec.rules.wgmma import SLAB_M, consumer_m
+from kgen.spec.rules.wgmma import MMA_N, SLAB_M, consumer_m, mma_axes, mma_n, swaps
 from kgen.spec.single_role import WgmmaSingle
 
 
@@ -45,14 +45,17 @@ def wgmma_changes(
     if isinstance(epilogue, TmaTurns | TmaPerWarp) and epilogue.store_buffers > 1:
         one = epilogue.model_copy(update={"store_buffers": 1})
         yield "schedule.epilogue.store_buffers: 1", change(epilogue=one)
+    m_axis, n_axis = mma_axes(s)
     for rows in range(consumer_m(s) - SLAB_M, 0, -SLAB_M):
-        yield f"schedule.tile.m: {rows * s.consumers}", change(tile=tile(m=rows * s.consumers))
+        m = rows * s.consumers
+        yield f"schedule.tile.{m_axis}: {m}", change(tile=tile(**{m_axis: m}))
     for consumers in range(s.consumers - 1, 0, -1):
         m = consumers * consumer_m(s)
-        text = f"schedule.tile.m: {m} with consumers: {consumers}"
-        yield text, change(tile=tile(m=m), consumers=consumers)
-    for n in range(s.tile.n - 64, 0, -64):
-        yield f"schedule.tile.n: {n}", change(tile=tile(n=n))
+        text = f"schedule.tile.{m_axis}: {m} with consumers: {consumers}"
+        yield text, change(tile=tile(**{m_axis: m}), consumers=consumers)
+    step = MMA_N if swaps(s) else 64
+    for n in range(mma_n(s) - step, 0, -step):
+        yield f"schedule.tile.{n_axis}: {n}", change(tile=tile(**{n_axis: n}))
     if field == "stages":
         for k in (s.tile.k // 2, s.tile.k // 4):
             yield f"schedule.tile.k: {k}", change(tile=tile(k=k))

@@ -9,7 +9,7 @@ from kgen.budget.model import Budget
 from kgen.spec import Violation
 from kgen.spec.base import Registers
 from kgen.spec.hopper import WgmmaPersistent, WgmmaSchedule, WgmmaWs
-from kgen.spec.rules.wgmma import consumer_m, slabs_of
+from kgen.spec.rules.wgmma import consumer_m, mma_n, slabs_of
 from kgen.spec.single_role import WgmmaSingle
 
 
@@ -48,7 +48,7 @@ def wgmma_single_limits(b: Budget) -> Iterator[Violation]:
 
 def _accumulators(b: Budget, s: WgmmaSchedule) -> Iterator[Violation]:
     per_register = " / 2 per register" if b.spec.gemm.accumulator == "f16" else ""
-    how = f"{consumer_m(s)} x {s.tile.n}{per_register} / {b.arch.warpgroup_threads} threads"
+    how = f"{consumer_m(s)} x {mma_n(s)}{per_register} / {b.arch.warpgroup_threads} threads"
     whose = f"{s.consumers} consumer{'s' if s.consumers > 1 else ''}"
     yield from accumulator_limit(b, ("gemm", "accumulator"), whose, how, slabs_of(s))
 

@@ -23,7 +23,7 @@ from kgen.budget.ring import (
 from kgen.dtypes import dtype
 from kgen.spec import KernelSpec
 from kgen.spec.hopper import WgmmaPersistent
-from kgen.spec.rules.wgmma import slabs_of, store_box_n
+from kgen.spec.rules.wgmma import MMA_N, SLAB_M, slabs_of, store_box_n, swaps
 
 WARP_ROWS = 16  # rows of a slab that one warp holds; wgmma accumulator layout
 PATTERN_ROWS = 8  # of a K-major operand: one swizzle pattern; a box starts on a whole one
@@ -57,20 +57,32 @@ def _persistent(spec: KernelSpec) -> WgmmaPersistent:
     return spec.schedule_as(WgmmaPersistent)
 
 
+def panel(spec: KernelSpec) -> tuple[int, int]:
+    """Rows and columns of D that a warp stages and stores at a time.
+
+    Of the 16 rows of a slab that it holds, as many columns as one TMA store takes. Where operands
+    are swapped these are 16 columns of D, and as many rows as divide the tile, up to a slab's.
+    """
+    if not swaps(_persistent(spec)):
+        return WARP_ROWS, store_box_n(spec)
+    rows = spec.schedule.tile.m
+    return max(x for x in range(MMA_N, SLAB_M + 1, MMA_N) if rows % x == 0), WARP_ROWS
+
+
 def _consumer_warps(spec: KernelSpec, arch: Arch) -> int:
     return _persistent(spec).consumers * arch.warpgroup_threads // 32
 
 
 def persistent_smem(spec: KernelSpec, arch: Arch) -> Ledger:
-    """Shared memory of one CTA; the D buffers are (warps, store_buffers, 16, panel columns)."""
+    """Shared memory of one CTA; the D buffers are (warps, store_buffers, panel rows, columns)."""
     s, size = _persistent(spec), dtype(spec.gemm.d.dtype).bytes
     warps, buffers = _consumer_warps(spec, arch), s.epilogue.store_buffers
-    columns = store_box_n(spec)
+    rows, columns = panel(spec)
     outputs = [
         Item(
             "D buffers",
-            warps * buffers * WARP_ROWS * columns * size,
-            f"{warps} warps x {buffers} x {WARP_ROWS} x {columns} x {size} B",
+            warps * buffers * rows * columns * size,
+            f"{warps} warps x {buffers} x {rows} x {columns} x {size} B",
         )
     ]
     if s.producer == "none":
@@ -144,8 +156,8 @@ def _boxes(spec: KernelSpec, swizzle: int) -> tuple[TmaBox, ...]:
         rows = extent // parts
         ranges = 1 if getattr(spec.gemm, name).major != "k" else _ranges(rows, arch)
         boxes.append(operand_box(spec, name, swizzle, rows // ranges, ranges))
-    columns = store_box_n(spec)
-    count = s.tile.m // WARP_ROWS * s.tile.n // columns
+    panel_rows, columns = panel(spec)
+    count = s.tile.m * s.tile.n // (panel_rows * columns)
     width = columns * size
-    d = TmaBox("d", "n", "m", columns, WARP_ROWS, size, width, f"{count} per tile", count)
+    d = TmaBox("d", "n", "m", columns, panel_rows, size, width, f"{count} per tile", count)
     return (*boxes, d)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from kgen.budget import Budget
 from kgen.budget.ring import a_stage, b_stage, stages_of
-from kgen.budget.wgmma_persistent import WARP_ROWS
+from kgen.budget.wgmma_persistent import panel
 from kgen.dtypes import dtype
 from kgen.plan import KernelPlan
 from kgen.spec import KernelSpec
 from kgen.spec.hopper import WgmmaPersistent
-from kgen.spec.rules.wgmma import mma_k, slabs_of, store_box_n
+from kgen.spec.rules.wgmma import mma_k, mma_n, slabs_of
 
 
 def picture(b: Budget) -> list[str]:
@@ -34,7 +34,7 @@ def picture(b: Budget) -> list[str]:
         *_sharing(s),
         f"       ^ {loader:<24}| full: {b.stage_bytes} bytes landed",
         f"       |{'':<25}v{'':<22}^ empty: {empty.arrivals} arrivals",
-        f"  {names} --wgmma m64n{s.tile.n}k{mma_k(b.spec)} x{mmas}--> registers, "
+        f"  {names} --wgmma m64n{mma_n(s)}k{mma_k(b.spec)} x{mmas}--> registers, "
         f"release: {s.release} stage",
         *_epilogue(b.spec),
     ]
@@ -58,9 +58,11 @@ def _epilogue(spec: KernelSpec) -> list[str]:
     buffers = s.epilogue.store_buffers
     plural = "s" if buffers > 1 else ""
     how = "stmatrix" if dtype(spec.gemm.d.dtype).bits == 16 else "st.shared"
+    rows, columns = panel(spec)
+    panels = f"{rows} x {columns} panels" + (", transposed" if s.swap_operands else "")
     when = "during the next tile's first K tiles" if s.epilogue.deferred else "at the end of a tile"
     return [
-        f"       | each warp, {when}: {how} of {WARP_ROWS} x {store_box_n(spec)} panels",
+        f"       | each warp, {when}: {how} of {panels}",
         "       v",
         f"  {buffers} buffer{plural} per warp --TMA store by the warp--> global D",
     ]

@@ -9,7 +9,7 @@ from kgen.plan.model import Constant
 from kgen.plan.wgmma_mma import schedule_of
 from kgen.spec import KernelSpec
 from kgen.spec.hopper import WgmmaSchedule
-from kgen.spec.rules.wgmma import SLAB_M, consumer_m, slabs_of
+from kgen.spec.rules.wgmma import SLAB_M, consumer_m, mma_n, slabs_of
 
 
 def tile_constants(spec: KernelSpec) -> list[Constant]:
@@ -47,7 +47,7 @@ def accumulator_constants(spec: KernelSpec, b: Budget) -> list[Constant]:
     """Registers that one wgmma accumulates in, per thread."""
     s = schedule_of(spec)
     registers = b.role("consumer").accumulators // slabs_of(s)
-    what = f"{SLAB_M} x {s.tile.n} {spec.gemm.accumulator} per warpgroup"
+    what = f"{SLAB_M} x {mma_n(s)} {spec.gemm.accumulator} per warpgroup"
     return [Constant("kAccRegisters", registers, what)]
 
 

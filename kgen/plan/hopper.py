@@ -142,7 +142,9 @@ class WgmmaPersistentPlan(KernelPlan):
     shares_a: bool  # CTAs along N: each loads a part of A for its cluster row
     shares_b: bool  # CTAs along M: each loads a part of B for its cluster column
     shares_both: bool
+    swaps: bool  # D^T = B A^T: columns of D lie along the rows of a wgmma
     wraps: bool
+    prefetches: bool  # the first stages of B are in L2 before the kernel before has ended
     refills: bool  # no producer: a consumer thread loads
     a_loads: tuple[Load, ...]
     b_loads: tuple[Load, ...]

@@ -13,7 +13,16 @@ from kgen.plan.model import Descriptor, Layout
 from kgen.spec import KernelSpec
 from kgen.spec.base import Registers
 from kgen.spec.hopper import TmaTurns, WgmmaSchedule, WgmmaWs
-from kgen.spec.rules.wgmma import SIXTEEN_BITS, SLAB_M, consumer_m, mma_k, slabs_of
+from kgen.spec.model import OperandA, OperandB
+from kgen.spec.rules.wgmma import (
+    SIXTEEN_BITS,
+    SLAB_M,
+    consumer_m,
+    mma_k,
+    mma_n,
+    slabs_of,
+    swaps,
+)
 
 _SWIZZLE_CODE = {128: 1, 64: 2, 32: 3}  # descriptor bits 62-63
 _ROWS_PER_PATTERN = 8
@@ -134,11 +143,11 @@ def mma(spec: KernelSpec, b: Budget, *, overwrites: bool = False) -> Mma:
     registers = b.role("consumer").accumulators // slabs_of(s)
     f32 = gemm.accumulator == "f32"
     operands = list(range(registers))
-    a, b_type = dtype(gemm.a.dtype).ptx, dtype(gemm.b.dtype).ptx
+    types = [dtype(x.dtype).ptx for x in _operands(spec)]
     return Mma(
         instruction=(
-            f"wgmma.mma_async.sync.aligned.m{SLAB_M}n{s.tile.n}k{mma_k(spec)}"
-            f".{gemm.accumulator}.{a}.{b_type}"
+            f"wgmma.mma_async.sync.aligned.m{SLAB_M}n{mma_n(s)}k{mma_k(spec)}"
+            f".{gemm.accumulator}.{'.'.join(types)}"
         ),
         registers=registers,
         register_type="float" if f32 else "uint32_t",
@@ -152,10 +161,16 @@ def mma(spec: KernelSpec, b: Budget, *, overwrites: bool = False) -> Mma:
     )
 
 
+def _operands(spec: KernelSpec) -> tuple[OperandA | OperandB, OperandA | OperandB]:
+    """The operands in the order in which a wgmma takes them."""
+    a, b = spec.gemm.a, spec.gemm.b
+    return (b, a) if swaps(schedule_of(spec)) else (a, b)
+
+
 def _immediates(spec: KernelSpec) -> tuple[int, ...]:
-    """What follows scale-d: factors of A and B of floats, then the transpositions of 16 bits."""
+    """What follows scale-d: factors of both operands that are floats, transpositions of 16 bits."""
     gemm = spec.gemm
     factors = () if gemm.accumulator == "s32" else (1, 1)
     if gemm.a.dtype not in SIXTEEN_BITS:
         return factors
-    return (*factors, int(gemm.a.major != "k"), int(gemm.b.major != "k"))
+    return (*factors, *(int(x.major != "k") for x in _operands(spec)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kgen.budget import Budget, TmaBox
-from kgen.budget.wgmma_persistent import WARP_ROWS
+from kgen.budget.ring import b_stage
+from kgen.budget.wgmma_persistent import panel
 from kgen.dtypes import dtype
 from kgen.plan.common import barrier_inits, common, problem_fields
 from kgen.plan.constants import (
@@ -18,12 +19,15 @@ from kgen.plan.wgmma_mma import advance, k_step_note, layouts, mma, store
 from kgen.spec import KernelSpec, LoadedSpec
 from kgen.spec.base import Registers
 from kgen.spec.hopper import WgmmaPersistent
-from kgen.spec.rules.wgmma import SLAB_M, mma_k, slabs_of, store_box_n
+from kgen.spec.rules.wgmma import SLAB_M, mma_axes, mma_k, mma_n, slabs_of
 
 # Cutting tiles costs a store, a load and a longer prologue per cluster, about 7 us on an H200, and
 # some of what it saves goes into a lower clock: it pays where it saves this much multiplication in
 # every CTA, 32 K tiles of 128 x 256 x 128 bytes or 19 us: the time of a K tile goes with its bytes.
 LEAST_SAVING = 32 * 128 * 256 * 128
+# With operands swapped, few rows are multiplied and the time of a K tile goes with its bytes of B:
+# 4.8 TB/s bring each SM of an H200 this many in 3.6 us. An estimate; the parts are small there.
+LEAST_SAVING_SWAPPED = 128 * 1024
 
 _ADDS = {"f32": "add_f32", "f16": "add_f16x2", "s32": "add_s32"}
 
@@ -42,7 +46,7 @@ def lower_wgmma_persistent(loaded: LoadedSpec, budget: Budget) -> WgmmaPersisten
         layouts=layouts(budget),
         storage=_storage(spec, budget),
         barriers=_barriers(budget),
-        slab_m=SLAB_M,
+        slab_m=s.tile.m if s.swap_operands else SLAB_M,
         cluster=cluster,
         pdl=s.pdl,
         resident=_resident(spec, budget),
@@ -50,7 +54,9 @@ def lower_wgmma_persistent(loaded: LoadedSpec, budget: Budget) -> WgmmaPersisten
         shares_a=s.cluster.n > 1,
         shares_b=s.cluster.m > 1,
         shares_both=s.cluster.m > 1 and s.cluster.n > 1,
+        swaps=s.swap_operands,
         wraps=wraps,
+        prefetches=s.prefetch_b,
         refills=s.producer == "none",
         a_loads=_loads(s, budget.box("a"), s.tile.m, s.cluster.n),
         b_loads=_loads(s, budget.box("b"), s.tile.n, s.cluster.m),
@@ -70,10 +76,12 @@ def lower_wgmma_persistent(loaded: LoadedSpec, budget: Budget) -> WgmmaPersisten
 def _resident(spec: KernelSpec, b: Budget) -> ResidentGrid:
     s = spec.schedule_as(WgmmaPersistent)
     accumulators = b.role("consumer").accumulators
-    k_tile = s.tile.m * s.tile.n * s.tile.k * dtype(spec.gemm.a.dtype).bytes
+    k_tile, least = s.tile.m * b_stage(spec), LEAST_SAVING
+    if s.swap_operands:
+        k_tile, least = b_stage(spec), LEAST_SAVING_SWAPPED
     return ResidentGrid(
         most=None if s.clusters == "auto" else s.clusters,
-        least_saving=-(-LEAST_SAVING // k_tile) if s.scheduler == "wrap" else None,
+        least_saving=-(-least // k_tile) if s.scheduler == "wrap" else None,
         part_bytes=s.consumers * b.arch.warpgroup_threads * accumulators * 4,
         flags=s.consumers,
     )
@@ -81,12 +89,17 @@ def _resident(spec: KernelSpec, b: Budget) -> ResidentGrid:
 
 def _structure(s: WgmmaPersistent, b: Budget) -> tuple[str, ...]:
     slabs = slabs_of(s)
-    each = f"{slabs} slabs of {SLAB_M} x {s.tile.n}" if slabs > 1 else f"{SLAB_M} x {s.tile.n}"
+    slab = f"{SLAB_M} x {mma_n(s)}"
+    each = f"{slabs} slabs of {slab}" if slabs > 1 else slab
     producer = {
         "none": "no producer: a thread of the first consumer loads",
         "warp": "1 producer warp",
         "warpgroup": "1 producer warpgroup",
     }[s.producer]
+    swapped = (
+        f"D^T = B A^T: {SLAB_M} columns of D lie along the rows of a wgmma, {s.tile.m} rows of D",
+        "along its columns.",
+    )
     along = "columns" if s.raster.along == "n" else "rows"
     cluster = f"{s.cluster.m} x {s.cluster.n} CTAs"
     cuts = (
@@ -96,6 +109,7 @@ def _structure(s: WgmmaPersistent, b: Budget) -> tuple[str, ...]:
     whole = ("K is summed in one fixed order: equal inputs give equal bits.",)
     return (
         f"{b.threads // 32} warps: {s.consumers} consumer warpgroups of {each}, and {producer}.",
+        *(swapped if s.swap_operands else ()),
         f"Resident clusters of {cluster}, one CTA per SM, take cluster tiles in turn, in groups of",
         f"{s.raster.group} {along}.",
         *(cuts if s.scheduler == "wrap" else whole),
@@ -104,26 +118,21 @@ def _structure(s: WgmmaPersistent, b: Budget) -> tuple[str, ...]:
 
 def _constants(spec: KernelSpec, b: Budget) -> tuple[Constant, ...]:
     s = spec.schedule_as(WgmmaPersistent)
-    size, columns = dtype(spec.gemm.d.dtype).bytes, store_box_n(spec)
+    size, (rows, columns) = dtype(spec.gemm.d.dtype).bytes, panel(spec)
     along = {"n": "cluster tile columns", "m": "cluster tile rows"}[s.raster.along]
     slabs = slabs_of(s)
-    between = _rows_offset(s, b.box("a"), slabs * SLAB_M)
+    in_slab = mma_n(s) // {"m": rows, "n": columns}[mma_axes(s)[1]]
     order = "consumers first, then the producer" if s.producer != "none" else "all consumers"
-    rows = [
+    found = [
         *tile_constants(spec),
         Constant("kConsumers", s.consumers, "warpgroups that multiply"),
-        Constant("kSlabM", SLAB_M, "rows of one wgmma"),
-        Constant("kSlabs", slabs, "of each consumer"),
-        Constant("kConsumerA", between, "elements of a stage of A between two consumers"),
+        *_slab_constants(s, b),
         *ring_constants(spec, b),
         *accumulator_constants(spec, b),
-        Constant("kPanelM", WARP_ROWS, "rows of a slab that one warp holds"),
-        Constant("kPanelN", columns, f"columns of one TMA store: {columns * size} bytes"),
-        Constant("kSlabPanels", s.tile.n // columns, "panels of a warp in one slab"),
-        Constant("kPanels", slabs * s.tile.n // columns, "panels of a warp in a tile"),
-        Constant(
-            "kPanelRegisters", WARP_ROWS * columns * size // 4 // 32, "of a thread in one panel"
-        ),
+        *_panel_constants(s, rows, columns, size),
+        Constant("kSlabPanels", in_slab, "panels of a warp in one slab"),
+        Constant("kPanels", slabs * in_slab, "panels of a warp in a tile"),
+        Constant("kPanelRegisters", rows * columns * size // 4 // 32, "of a thread in one panel"),
         Constant("kStoreBuffers", s.epilogue.store_buffers, "panel-sized staging buffers per warp"),
         Constant("kRasterGroup", s.raster.group, f"{along} that run side by side"),
         Constant("kWarpgroup", b.arch.warpgroup_threads, "threads that issue one wgmma"),
@@ -131,8 +140,43 @@ def _constants(spec: KernelSpec, b: Budget) -> tuple[Constant, ...]:
         smem_constant(b),
     ]
     if s.cluster.m * s.cluster.n > 1:
-        rows += _cluster_constants(s, b)
-    return tuple(rows)
+        found += _cluster_constants(s, b)
+    return tuple(found)
+
+
+def _slab_constants(s: WgmmaPersistent, b: Budget) -> tuple[Constant, ...]:
+    """The slabs of a consumer: rows of D, or columns where operands are swapped."""
+    slabs = slabs_of(s)
+    name, side, what = "A", "M", "rows"
+    if s.swap_operands:
+        name, side, what = "B", "N", "columns of D as rows"
+    between = _rows_offset(s, b.box(name.lower()), slabs * SLAB_M)
+    return (
+        Constant(f"kSlab{side}", SLAB_M, f"{what} of one wgmma"),
+        Constant("kSlabs", slabs, "of each consumer"),
+        Constant(
+            f"kConsumer{name}", between, f"elements of a stage of {name} between two consumers"
+        ),
+    )
+
+
+def _panel_constants(
+    s: WgmmaPersistent, rows: int, columns: int, size: int
+) -> tuple[Constant, ...]:
+    """What a warp stages at a time; size is of an element of D, in bytes."""
+    if not s.swap_operands:
+        return (
+            Constant("kPanelM", rows, "rows of a slab that one warp holds"),
+            Constant("kPanelN", columns, f"columns of one TMA store: {columns * size} bytes"),
+        )
+    width, unit = columns * size, 16 // size
+    return (
+        Constant("kPanelM", rows, "rows of one TMA store"),
+        Constant("kPanelN", columns, f"columns of a slab that one warp holds: {width} bytes"),
+        Constant("kUnit", unit, "elements of D in 16 bytes, which a swizzle moves as one"),
+        Constant("kRowUnits", columns // unit, "units in a row of a panel"),
+        Constant("kBankRows", 128 // width, "rows of a panel that fill all banks once"),
+    )
 
 
 def _cluster_constants(s: WgmmaPersistent, b: Budget) -> list[Constant]:
@@ -186,15 +230,17 @@ def _loads(s: WgmmaPersistent, box: TmaBox, extent: int, parts: int) -> tuple[Lo
 
 def _steps(spec: KernelSpec, b: Budget) -> tuple[SlabStep, ...]:
     """The MMAs of one K tile, all slabs of a K step before the next."""
-    s, box = spec.schedule_as(WgmmaPersistent), b.box("a")
+    s = spec.schedule_as(WgmmaPersistent)
+    divided = "b" if s.swap_operands else "a"
+    box = b.box(divided)
     slab_units = _rows_offset(s, box, SLAB_M) * box.element_bytes // 16
+
+    def at(operand: str, rows: int, slab: int, k: int) -> int:
+        first = slab * slab_units if operand == divided else 0
+        return first + advance(b, operand, rows, 0, k)
+
     return tuple(
-        SlabStep(
-            slab,
-            slab * slab_units + advance(b, "a", s.tile.m, 0, k),
-            advance(b, "b", s.tile.n, 0, k),
-            first=k == 0,
-        )
+        SlabStep(slab, at("a", s.tile.m, slab, k), at("b", s.tile.n, slab, k), first=k == 0)
         for k in range(0, s.tile.k, mma_k(spec))
         for slab in range(slabs_of(s))
     )

@@ -110,8 +110,14 @@ class WgmmaPersistent(Model):
     stages: Literal["auto"] | Annotated[int, Field(ge=1, le=64)] = Field(
         "auto", description="Depth of the A/B ring; auto takes the most that fit."
     )
+    swap_operands: bool = Field(
+        False,
+        description="Multiply D^T = B A^T: columns of D lie along the 64 rows of a wgmma, rows of "
+        "D along its 8 to 256 columns, so that few rows waste nothing. The tile stays that of D.",
+    )
     consumers: Annotated[int, Field(ge=1, le=8)] = Field(
-        description="Warpgroups that multiply; each owns tile.m / consumers rows."
+        description="Warpgroups that multiply; each owns tile.m / consumers rows, with "
+        "swap_operands tile.n / consumers columns."
     )
     producer: Literal["warp", "warpgroup", "none"] = Field(
         "warpgroup",
@@ -137,6 +143,11 @@ class WgmmaPersistent(Model):
     pdl: bool = Field(
         False,
         description="Programmatic dependent launch: the prologue overlaps the kernel before.",
+    )
+    prefetch_b: bool = Field(
+        False,
+        description="Bring the first stages of B to L2 while the kernel before still runs; only "
+        "with pdl.",
     )
     epilogue: TmaPerWarp = TmaPerWarp()  # pyright: ignore[reportCallIssue]
 

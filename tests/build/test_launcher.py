@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from persistent import WHOLE, plan_of
+from persistent import SWAP, WHOLE, plan_of
 
 from kgen.build.compile import build_shared_library
 from kgen.build.process import scrubbed_env
@@ -78,7 +78,7 @@ def _plans() -> list[KernelPlan]:
     return [*(lower(load_spec(s)) for s in SPECS), lower(parse_spec(TRANSPOSED)), *resident]
 
 
-RESIDENT = {"cuts_tiles": {}, "whole_tiles": WHOLE}
+RESIDENT = {"cuts_tiles": {}, "whole_tiles": WHOLE, "swapped": SWAP}
 NAMES = [*(s.stem for s in SPECS), "transposed", *RESIDENT]
 
 

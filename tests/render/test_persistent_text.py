@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from persistent import AT_ONCE, NO_PRODUCER, WHOLE, cluster, plan_of
+from persistent import AT_ONCE, B_N, NO_PRODUCER, WHOLE, cluster, plan_of
 
 from kgen.render import render
 
@@ -42,6 +42,21 @@ def test_i3_every_role_waits_before_it_touches_global_memory(name, code_only):
         wait = body.index("\n    ptx::wait_for_previous_grid();")
         uses = ("fill_stage(", "refill(", "multiply(", "store_panel(", "add_part(", "for (")
         assert all(wait < body.index(use) for use in uses if use in body)
+
+
+PREFETCH = {**WHOLE, "pdl: false": "pdl: true\n  prefetch_b: true"}
+
+
+@pytest.mark.parametrize("major", [{}, B_N])
+def test_b_is_asked_for_before_the_wait_in_the_boxes_that_are_loaded_after_it(major, code_only):
+    code = code_only(render(plan_of({**PREFETCH, **cluster(1, 2), **major})).source)
+    entry = code[code.index("__global__ void") :]
+    roles = entry.index("if (group == kConsumers)")  # each of them waits
+    assert entry.index("ptx::launch_dependents();") < entry.index("prefetch_b(") < roles
+    asked = re.findall(r"ptx::tma_prefetch_2d\(&map_b, (.*)\);", code)
+    loaded = re.findall(r"ptx::tma_load_2d\(smem\.b\[.*?&map_b, full, (.*)\);", code)
+    assert asked == loaded
+    assert len(asked) == (4 if major else 1)
 
 
 @pytest.mark.parametrize("name", KERNELS)

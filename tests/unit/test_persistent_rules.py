@@ -112,6 +112,17 @@ WITHOUT_DEFERRED = {old: new for old, new in F16.items() if old not in NOT_DEFER
                 "those that a producer warpgroup gives up"
             ],
         ),
+        (
+            {"pdl: false": "pdl: false\n  prefetch_b: true"},
+            [
+                "fast.yaml:21:15: schedule.prefetch_b: without pdl: true no kernel is waited for; "
+                "the loads are as early",
+                "fast.yaml:21:15: schedule.prefetch_b: needs scheduler: round_robin, where a CTA "
+                "starts with a whole tile",
+                "fast.yaml:21:15: schedule.prefetch_b: 2 CTAs along M share B, and each would ask "
+                "for all of it",
+            ],
+        ),
     ],
 )
 def test_a_broken_rule_is_reported_where_it_was_set(change, lines):

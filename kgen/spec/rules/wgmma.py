@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from kgen.arch import ARCHS
 from kgen.dtypes import dtype
@@ -15,6 +16,8 @@ STORE_ROW_BYTES = 128  # of one TMA store: one swizzle row
 MMA_N = 8  # columns: every wgmma has a multiple
 N_MAJOR_STEP = 64  # columns in a 128-byte row of 16-bit operands
 WIDEST_N = 256  # columns of one wgmma
+
+Axis = Literal["m", "n"]
 
 SIXTEEN_BITS = ("f16", "bf16")
 FP8 = ("e4m3", "e5m2")
@@ -31,9 +34,24 @@ def store_box_n(spec: KernelSpec) -> int:
     return dtype(spec.gemm.d.dtype).elements_in(STORE_ROW_BYTES)
 
 
+def swaps(s: WgmmaSchedule) -> bool:
+    """Whether D is multiplied as its transpose: its columns lie along the rows of a wgmma."""
+    return isinstance(s, WgmmaPersistent) and s.swap_operands
+
+
+def mma_axes(s: WgmmaSchedule) -> tuple[Axis, Axis]:
+    """The axes of D that lie along the 64 rows and along the columns of a wgmma."""
+    return ("n", "m") if swaps(s) else ("m", "n")
+
+
+def mma_n(s: WgmmaSchedule) -> int:
+    """Columns of one wgmma."""
+    return getattr(s.tile, mma_axes(s)[1])
+
+
 def consumer_m(s: WgmmaSchedule) -> int:
-    """Rows that one consumer owns."""
-    return s.tile.m // s.consumers
+    """Rows of wgmmas that one consumer owns: rows of D, or columns where operands are swapped."""
+    return getattr(s.tile, mma_axes(s)[0]) // s.consumers
 
 
 def slabs_of(s: WgmmaSchedule) -> int:
@@ -123,6 +141,12 @@ def tile_rules(spec: KernelSpec, s: WgmmaSchedule, stored: int, why: str) -> Ite
             f"{tile.n} columns; must be a multiple of {stored} ({why}) "
             f"up to {WIDEST_N} (one wgmma)",
         )
+    yield from k_rules(spec, s)
+
+
+def k_rules(spec: KernelSpec, s: WgmmaSchedule) -> Iterator[Violation]:
+    """Whole wgmmas along K; whole rows of the swizzle."""
+    tile = s.tile
     if tile.k % mma_k(spec):
         yield Violation(
             ("schedule", "tile", "k"),

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
+from kgen.arch import ARCHS
 from kgen.dtypes import dtype
 from kgen.spec.hopper import WgmmaPersistent
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
 from kgen.spec.rules.wgmma import (
+    MMA_N,
+    N_MAJOR_STEP,
+    SLAB_M,
+    WIDEST_N,
+    k_rules,
     operand_rules,
     register_rules,
     stage_rules,
@@ -23,11 +30,61 @@ def rules(spec: KernelSpec) -> Iterator[Violation]:
     """Every rule of the schedule that `spec` breaks."""
     s = spec.schedule_as(WgmmaPersistent)
     yield from operand_rules(spec)
-    yield from tile_rules(spec, s, store_box_n(spec), "one TMA store")
+    if s.swap_operands:
+        yield from _swapped_tile(spec, s)
+    else:
+        yield from tile_rules(spec, s, store_box_n(spec), "one TMA store")
     yield from _cluster(spec, s)
     yield from stage_rules(s)
     yield from register_rules(s)
+    yield from _prefetch(s)
     yield from _epilogue(spec, s)
+
+
+def _swapped_tile(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
+    """Whole wgmmas where columns of D lie along the rows of one."""
+    tile, columns = s.tile, s.consumers * SLAB_M
+    if tile.n % columns:
+        consumers = f"{s.consumers} consumer{'s' if s.consumers > 1 else ''}"
+        yield Violation(
+            ("schedule", "tile", "n"),
+            f"{tile.n} columns for {consumers}; with swap_operands each owns whole slabs of "
+            f"{SLAB_M} columns, so tile.n must be a multiple of {columns}, "
+            f"like {_nearest(tile.n, columns)}",
+        )
+    step, why = _row_step(spec, s)
+    if tile.m % step or tile.m > WIDEST_N:
+        yield Violation(
+            ("schedule", "tile", "m"),
+            f"{tile.m} rows; with swap_operands they must be a multiple of {step} ({why}) up to "
+            f"{WIDEST_N} (one wgmma), like {min(_nearest(tile.m, step), WIDEST_N)}",
+        )
+    yield from k_rules(spec, s)
+
+
+def _row_step(spec: KernelSpec, s: WgmmaPersistent) -> tuple[int, str]:
+    """What tile.m must be a multiple of where rows of D lie along the columns of a wgmma, and why.
+
+    Source  PTX ISA, wgmma.mma_async, table of shapes
+    """
+    gemm, row = spec.gemm, s.tile.k * dtype(spec.gemm.a.dtype).bytes
+    start = ARCHS[spec.target].smem_alignment  # of B behind A: one pattern of the widest swizzle
+    steps = [
+        (MMA_N, "one wgmma"),
+        (start // math.gcd(row, start), f"A of a stage fills whole {start} bytes"),
+    ]
+    if gemm.a.major != "k":
+        steps.append((N_MAJOR_STEP, "one 128-byte row of an M-major A"))
+    if gemm.accumulator == "s32" and s.tile.m > 32:
+        steps.append((16, "one wgmma of integers with more than 32 columns"))
+    if gemm.accumulator == "f16" and s.scheduler == "wrap":
+        steps.append((16, "a part of a cut tile is left four registers at a time"))
+    return max(steps, key=lambda x: x[0])  # all are powers of two, so the largest covers the others
+
+
+def _nearest(value: int, step: int) -> int:
+    """The multiple of `step` next to `value`, at least one."""
+    return max(1, (value + step // 2) // step) * step
 
 
 def _cluster(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
@@ -50,6 +107,20 @@ def _cluster(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
                 f"{parts} CTAs of the cluster share it and load {extent}/{parts} of it each; "
                 f"a part must be a multiple of {least}",
             )
+
+
+def _prefetch(s: WgmmaPersistent) -> Iterator[Violation]:
+    if not s.prefetch_b:
+        return
+    path = ("schedule", "prefetch_b")
+    if not s.pdl:
+        yield Violation(path, "without pdl: true no kernel is waited for; the loads are as early")
+    if s.scheduler == "wrap":
+        yield Violation(path, "needs scheduler: round_robin, where a CTA starts with a whole tile")
+    if s.cluster.m > 1:
+        yield Violation(
+            path, f"{s.cluster.m} CTAs along M share B, and each would ask for all of it"
+        )
 
 
 def _epilogue(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
