@@ -17,7 +17,7 @@ from kgen.verify import inputs
 from kgen.verify.buffers import PlacedMatrix, place_output
 from kgen.verify.device import arguments_of
 from kgen.verify.numbers import Numerics, number_format
-from kgen.verify.problem import numerics_of, operand_in_memory, tile_of
+from kgen.verify.problem import numerics_of, operand_in_memory, scales_in_memory, tile_of
 from kgen.verify.shapes import Shape, shape
 
 L2_MULTIPLE = 3  # the buffer sets together are at least this many L2 caches
@@ -139,6 +139,7 @@ class BufferSet:
     d: PlacedMatrix
     left: Any  # A with rows along M, whatever its order in memory
     right: Any  # B with rows along N
+    scales: tuple[PlacedMatrix, ...] = ()  # of blocks of A and of B
 
 
 @dataclass(frozen=True)
@@ -175,13 +176,15 @@ def buffers_for(plan: KernelPlan, problem: Problem, seed: int = 0) -> Buffers:
         d = place_output(problem.m, problem.n, layout.ldd, numerics.output, xp=cupy)
         # torch multiplies the same memory, through transposed views where it is stored so.
         left, right = (_as_rows(plan, m, o) for m, o in ((a, "a"), (b, "b")))
-        found.append(BufferSet(a, b, d, left, right))
+        found.append(BufferSet(a, b, d, left, right, scales_in_memory(x)))
     return Buffers(layout, tuple(found))
 
 
 def candidate_on(plan: KernelPlan, kernel: Kernel, buffers: Buffers) -> Contestant:
     """The kernel on every buffer set. Raises LaunchError where a launch precondition fails."""
-    launchers = [kernel.prepare(arguments_of(buffers.layout, x.a, x.b, x.d)) for x in buffers.sets]
+    launchers = [
+        kernel.prepare(arguments_of(buffers.layout, x.a, x.b, x.d, x.scales)) for x in buffers.sets
+    ]
     return Contestant(plan.name, tuple(launchers), computes(numerics_of(plan)))
 
 
@@ -202,7 +205,8 @@ def _baseline_on(numerics: Numerics, way: Baseline, buffers: Buffers) -> Contest
     for x in buffers.sets:
         same = numerics.output == way.output
         out = x.d.view if same else cupy.empty((buffers.layout.m, buffers.layout.n), dtype=storage)
-        launchers.append(way.launcher(x.left, x.right, out, formats))
+        scales = [scale.view for scale in x.scales]
+        launchers.append(way.launcher(x.left, x.right, out, formats, *scales))
     return Contestant(way.name, tuple(launchers), way.note)
 
 

@@ -13,6 +13,7 @@ from kgen.plan.constants import (
     tile_constants,
 )
 from kgen.plan.hopper import SlabStep, WgmmaPersistentPlan
+from kgen.plan.maps import scale_arrays
 from kgen.plan.model import BarrierInit, Constant, Field, Load, ProblemField, ResidentGrid
 from kgen.plan.wgmma_mma import advance, k_step_note, layouts, mma, store
 from kgen.spec import KernelSpec, LoadedSpec
@@ -25,6 +26,7 @@ from kgen.spec.rules.wgmma import SLAB_M, mma_k, slabs_of, store_box_n
 # every CTA, 32 K tiles of 128 x 256 x 128 bytes or 19 us: the time of a K tile goes with its bytes.
 LEAST_SAVING = 32 * 128 * 256 * 128
 
+_SCALE_NOTES = ("scales of A: M of them for a block of K", "scales of B: a row for kScaleN columns")
 _ADDS = {"f32": "add_f32", "f16": "add_f16x2", "s32": "add_s32"}
 
 
@@ -62,6 +64,8 @@ def lower_wgmma_persistent(loaded: LoadedSpec, budget: Budget) -> WgmmaPersisten
         takes_bits=spec.gemm.d.dtype == "f32",
         adds_part=_ADDS[spec.gemm.accumulator],
         deferred=s.epilogue.deferred,
+        promotes=spec.gemm.block_scale is not None,
+        several_slabs=slabs_of(s) > 1,
         producer_registers=split.producer if split else None,
         consumer_registers=split.consumer if split else None,
     )
@@ -117,6 +121,7 @@ def _constants(spec: KernelSpec, b: Budget) -> tuple[Constant, ...]:
         Constant("kConsumerA", between, "elements of a stage of A between two consumers"),
         *ring_constants(spec, b),
         *accumulator_constants(spec, b),
+        *_scale_constants(spec, b),
         Constant("kPanelM", WARP_ROWS, "rows of a slab that one warp holds"),
         Constant("kPanelN", columns, f"columns of one TMA store: {columns * size} bytes"),
         Constant("kSlabPanels", s.tile.n // columns, "panels of a warp in one slab"),
@@ -133,6 +138,28 @@ def _constants(spec: KernelSpec, b: Budget) -> tuple[Constant, ...]:
     if s.cluster.m * s.cluster.n > 1:
         rows += _cluster_constants(s, b)
     return tuple(rows)
+
+
+def _scale_constants(spec: KernelSpec, b: Budget) -> list[Constant]:
+    """What the promotion of sums adds."""
+    s, scale = spec.schedule_as(WgmmaPersistent), spec.gemm.block_scale
+    if scale is None:
+        return []
+    loads = -(-slabs_of(s) * WARP_ROWS // 32)
+    rows = [
+        Constant("kScaleN", scale.block, "columns of D that share a scale of B"),
+        Constant("kScaleLoads", loads, "scales of A that one lane loads, 32 rows apart"),
+    ]
+    if slabs_of(s) > 1:
+        units = _slab_units(s, b)
+        rows.append(Constant("kSlabUnits", units, "units of 16 bytes between two slabs of A"))
+    return rows
+
+
+def _slab_units(s: WgmmaPersistent, b: Budget) -> int:
+    """Descriptor units from one slab of A to the next."""
+    box = b.box("a")
+    return _rows_offset(s, box, SLAB_M) * box.element_bytes // 16
 
 
 def _cluster_constants(s: WgmmaPersistent, b: Budget) -> list[Constant]:
@@ -185,9 +212,13 @@ def _loads(s: WgmmaPersistent, box: TmaBox, extent: int, parts: int) -> tuple[Lo
 
 
 def _steps(spec: KernelSpec, b: Budget) -> tuple[SlabStep, ...]:
-    """The MMAs of one K tile, all slabs of a K step before the next."""
-    s, box = spec.schedule_as(WgmmaPersistent), b.box("a")
-    slab_units = _rows_offset(s, box, SLAB_M) * box.element_bytes // 16
+    """The MMAs of one K tile, all slabs of a K step before the next.
+
+    Where sums are promoted, those of one slab: each is a wgmma group of its own.
+    """
+    s = spec.schedule_as(WgmmaPersistent)
+    slab_units = _slab_units(s, b)
+    slabs = 1 if spec.gemm.block_scale else slabs_of(s)
     return tuple(
         SlabStep(
             slab,
@@ -196,7 +227,7 @@ def _steps(spec: KernelSpec, b: Budget) -> tuple[SlabStep, ...]:
             first=k == 0,
         )
         for k in range(0, s.tile.k, mma_k(spec))
-        for slab in range(slabs_of(s))
+        for slab in range(slabs)
     )
 
 
@@ -212,6 +243,12 @@ def _problem(spec: KernelSpec) -> tuple[ProblemField, ...]:
         stores_by_tma=True,
         tiles=("grid.tiles_m", "grid.tiles_n"),
         what=("cluster tiles", "cluster tiles"),
+    )
+    fields += tuple(
+        ProblemField(
+            "const float*", x.pointer, "u8", f"static_cast<const float*>({x.pointer})", note
+        )
+        for x, note in zip(scale_arrays(spec), _SCALE_NOTES, strict=False)
     )
     if spec.schedule_as(WgmmaPersistent).scheduler != "wrap":
         return fields
