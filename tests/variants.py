@@ -35,6 +35,8 @@ def operands(a: str, b: str, d: str, accumulator: str = "f32") -> dict[str, Any]
     return {"a": {"dtype": a}, "b": {"dtype": b}, "d": {"dtype": d}, "accumulator": accumulator}
 
 
+SCALED = {"block_scale": {"dtype": "f32", "block": 128}}
+
 DIRECT = {"epilogue": {"kind": "direct"}}
 
 BUFFERS_2 = {"kind": "tma_turns", "store_buffers": 2}
@@ -301,6 +303,39 @@ PERSISTENT_TYPES: dict[str, dict[str, Any]] = {
             "stages": 4,
             "producer": "warp",
             "epilogue": {"store_buffers": 1},
+        },
+    },
+    "e4m3_scaled_deferred_wrap": {
+        "gemm": {**operands("e4m3", "e4m3", "bf16"), **SCALED},
+        "schedule": {
+            "tile": {"k": 128},
+            "cluster": {"m": 2, "n": 2},
+            "stages": 2,
+            "scheduler": "wrap",
+            "pdl": True,
+            "epilogue": {"deferred": True},
+        },
+    },
+    "e4m3_e5m2_scaled_two_slabs": {
+        "gemm": {**operands("e4m3", "e5m2", "f16"), **SCALED},
+        "schedule": {"tile": {"m": 256, "n": 128, "k": 128}, "stages": 4},
+    },
+    "e5m2_scaled_three_slabs_n_32_f32_output": {
+        "gemm": {**operands("e5m2", "e5m2", "f32"), **SCALED},
+        "schedule": {
+            "consumers": 1,
+            "tile": {"m": 192, "n": 32, "k": 128},
+            "producer": "warp",
+            "swizzle_bytes": 64,
+        },
+    },
+    "e4m3_scaled_none_wrap": {
+        "gemm": {**operands("e4m3", "e4m3", "bf16"), **SCALED},
+        "schedule": {
+            "tile": {"n": 128, "k": 128},
+            "cluster": {"m": 2},
+            "producer": "none",
+            "scheduler": "wrap",
         },
     },
     "tf32_wrap": {

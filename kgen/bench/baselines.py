@@ -35,17 +35,20 @@ class Baseline:
 
     output  format of D that it writes
     note  what it computes, for the like-for-like column
-    launcher  of a (M, K), b (N, K), d (M, N), raw storage, and their formats
+    launcher  of a (M, K), b (N, K), d (M, N), raw storage, their formats and, where there are block
+              scales, those of a and of b
     """
 
     name: str
     output: str
     note: str
-    launcher: Callable[[Any, Any, Any, Formats], Launcher]
+    launcher: Callable[..., Launcher]
 
 
 def computes(numerics: Numerics) -> str:
     """The like-for-like note of a kernel."""
+    if numerics.block_k:
+        return f"f32 sums of scaled blocks of {numerics.block_k}, {numerics.output} output"
     fast = "fast " if numerics.sums_fp8 else ""
     return f"{fast}{numerics.accumulator} accumulation, {numerics.output} output"
 
@@ -55,6 +58,9 @@ def baselines_of(numerics: Numerics) -> tuple[Baseline, ...]:
 
     torch.mm writes the operands' type, whatever the kernel's D; the others write the kernel's.
     """
+    if numerics.block_k:
+        name = "torch._scaled_mm, block scales"
+        return (Baseline(name, numerics.output, computes(numerics), torch_block_scaled_mm),)
     if numerics.a in FP8:
         return (
             Baseline(
@@ -155,3 +161,16 @@ def torch_scaled_mm(a: Any, b: Any, d: Any, formats: Formats) -> Launcher:
     one = torch.ones((), device=left.device)
     options = {"out_dtype": out.dtype, "use_fast_accum": True, "out": out}
     return lambda: torch._scaled_mm(left, turned, scale_a=one, scale_b=one, **options)
+
+
+def torch_block_scaled_mm(a: Any, b: Any, d: Any, formats: Formats, sfa: Any, sfb: Any) -> Launcher:
+    """torch._scaled_mm with f32 scales of 1 x 128 elements of A and 128 x 128 of B, for which
+    cuBLASLt promotes its sums, too. It asks for K in multiples of four blocks.
+
+    Shapes  sfa (ceil(K / 128), M), sfb (ceil(N / 128), ceil(K / 128)), both f32
+    """
+    torch = _torch()
+    left, turned, out = _tensors(a, b, d, formats)
+    scale_a, scale_b = (as_tensor(x, "f32").T for x in (sfa, sfb))
+    options = {"out_dtype": out.dtype, "use_fast_accum": False, "out": out}
+    return lambda: torch._scaled_mm(left, turned, scale_a=scale_a, scale_b=scale_b, **options)

@@ -18,7 +18,7 @@ from kgen.verify.buffers import PlacedMatrix, place_output
 from kgen.verify.device import arguments_of
 from kgen.verify.inputs import Operands
 from kgen.verify.numbers import Numerics, number_format
-from kgen.verify.problem import numerics_of, operand_in_memory, tile_of
+from kgen.verify.problem import numerics_of, operand_in_memory, scales_in_memory, tile_of
 from kgen.verify.shapes import Shape, shape
 
 L2_MULTIPLE = 3  # the buffer sets together are at least this many L2 caches
@@ -140,6 +140,7 @@ class BufferSet:
     d: PlacedMatrix
     left: Any  # A with rows along M, whatever its order in memory
     right: Any  # B with rows along N
+    scales: tuple[PlacedMatrix, ...] = ()  # of blocks of A and of B
 
 
 @dataclass(frozen=True)
@@ -182,12 +183,14 @@ def buffer_set(plan: KernelPlan, x: Operands, layout: Shape) -> BufferSet:
     d = place_output(layout.m, layout.n, layout.ldd, numerics_of(plan).output, xp=cupy)
     # Libraries multiply the same memory, through transposed views where it is stored so.
     left, right = (_as_rows(plan, m, o) for m, o in ((a, "a"), (b, "b")))
-    return BufferSet(a, b, d, left, right)
+    return BufferSet(a, b, d, left, right, scales_in_memory(x))
 
 
 def candidate_on(plan: KernelPlan, kernel: Kernel, buffers: Buffers) -> Contestant:
     """The kernel on every buffer set. Raises LaunchError where a launch precondition fails."""
-    launchers = [kernel.prepare(arguments_of(buffers.layout, x.a, x.b, x.d)) for x in buffers.sets]
+    launchers = [
+        kernel.prepare(arguments_of(buffers.layout, x.a, x.b, x.d, x.scales)) for x in buffers.sets
+    ]
     return Contestant(plan.name, tuple(launchers), computes(numerics_of(plan)))
 
 
@@ -208,7 +211,8 @@ def _baseline_on(numerics: Numerics, way: Baseline, buffers: Buffers) -> Contest
     for x in buffers.sets:
         same = numerics.output == way.output
         out = x.d.view if same else cupy.empty((buffers.layout.m, buffers.layout.n), dtype=storage)
-        launchers.append(way.launcher(x.left, x.right, out, formats))
+        scales = [scale.view for scale in x.scales]
+        launchers.append(way.launcher(x.left, x.right, out, formats, *scales))
     return Contestant(way.name, tuple(launchers), way.note)
 
 

@@ -62,6 +62,8 @@ def accumulator_limit(
     ]
     if consumer.waiting and not too_large:
         items.insert(1, Item("waiting", consumer.waiting, "the tile before, not yet stored"))
+    if consumer.block_sums and not too_large:
+        items.insert(1, Item("block sums", consumer.block_sums, "of one slab, before promotion"))
     cap = min(consumer.register_cap, b.launch_cap) if too_large else consumer.register_cap
     table = Ledger("registers", "registers per thread", tuple(items), cap, "consumer")
     whole = threads * consumer.accumulators

@@ -20,11 +20,12 @@ class Role:
     accumulators: int
     overhead: int  # addresses, loop state, epilogue: an estimate until ptxas has spoken
     waiting: int = 0  # a finished tile, rounded, that is stored during the next one
+    block_sums: int = 0  # accumulators of one slab and block of K, where sums are promoted
 
     @property
     def registers(self) -> int:
         """Registers per thread that the role is expected to need."""
-        return self.accumulators + self.waiting + self.overhead
+        return self.accumulators + self.block_sums + self.waiting + self.overhead
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ SHARE_BYTES = 32  # a cluster's share of the K tiles, with scheduler: wrap
 # ptxas gate has the last word on every build.
 CONSUMER_OVERHEAD = 36
 LOADING_OVERHEAD = 42  # of a thread that loads for a cluster and cuts tiles, with release: same
+PROMOTING_OVERHEAD = 40  # of a consumer that scales and adds up the sums of blocks
+LOADING_PROMOTING_OVERHEAD = 56  # of one that loads, too
 PRODUCER_REGISTERS = 38
 
 
@@ -102,11 +104,14 @@ def _threads(spec: KernelSpec, arch: Arch) -> int:
 def _roles(spec: KernelSpec, arch: Arch, threads: int) -> tuple[Role, ...]:
     producer_cap, consumer_cap = register_caps(spec, arch, threads)
     warps = _consumer_warps(spec, arch)
-    accumulators = slabs_of(_persistent(spec)) * slab_accumulators(spec, arch)
+    slab = slab_accumulators(spec, arch)
+    accumulators = slabs_of(_persistent(spec)) * slab
     # As pairs of 16-bit values.
     waiting = accumulators // 2 if _persistent(spec).epilogue.deferred else 0
+    block_sums = slab if spec.gemm.block_scale else 0
+    overhead = _overhead(spec)
     roles = [
-        Role("consumer", warps, 0, consumer_cap, accumulators, _overhead(spec), waiting),
+        Role("consumer", warps, 0, consumer_cap, accumulators, overhead, waiting, block_sums),
     ]
     if threads > warps * 32:
         others = threads // 32 - warps
@@ -119,6 +124,8 @@ def _overhead(spec: KernelSpec) -> int:
     s = _persistent(spec)
     clustered = s.cluster.m * s.cluster.n > 1
     loads = s.producer == "none" and clustered and s.release == "same"
+    if spec.gemm.block_scale:
+        return LOADING_PROMOTING_OVERHEAD if s.producer == "none" else PROMOTING_OVERHEAD
     return LOADING_OVERHEAD if loads and s.scheduler == "wrap" else CONSUMER_OVERHEAD
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from kgen.budget import Budget
 from kgen.dtypes import dtype
-from kgen.plan.maps import tensor_maps
-from kgen.plan.model import BarrierInit, ProblemField, TensorMap
+from kgen.plan.maps import scale_arrays, tensor_maps
+from kgen.plan.model import BarrierInit, ProblemField, ScaleArray, TensorMap
 from kgen.plan.status import statuses
 from kgen.spec import KernelSpec, LoadedSpec
 
@@ -25,7 +26,7 @@ def common(
     cluster  CTAs along M and N; workspace  whether a launch may need one
     """
     spec, gemm, s = b.spec, b.spec.gemm, b.spec.schedule
-    maps = tensor_maps(b)
+    maps, scales = tensor_maps(b), scale_arrays(spec)
     d_type = dtype(gemm.d.dtype)
     # Row and column indices up to one cluster tile past the end must fit in 32 bits.
     extent_limit = 2**31 - 1 - 2 * max(s.tile.m * cluster[0], s.tile.n * cluster[1])
@@ -43,10 +44,13 @@ def common(
             f"D[M,N] {gemm.d.dtype} = A[M,K] {gemm.a.dtype} @ B[N,K].T {gemm.b.dtype}, "
             f"{gemm.accumulator} accumulation. CTA tile {s.tile.m} x {s.tile.n} x {s.tile.k}."
         ),
-        "interface": _interface(spec, maps, extent_limit),
+        "interface": _interface(spec, maps, scales, extent_limit),
         "budget": b,
         "maps": maps,
-        "statuses": statuses(maps[:2], d_type, extent_limit, workspace=workspace),
+        "scale_arrays": scales,
+        "statuses": statuses(
+            maps[:2], d_type, extent_limit, scale_arrays=scales, workspace=workspace
+        ),
         "extent_limit": extent_limit,
         "max_tiles": b.arch.grid_x,
         "max_stride": b.arch.tma_stride_limit,
@@ -60,7 +64,12 @@ def common(
     }
 
 
-def _interface(spec: KernelSpec, maps: tuple[TensorMap, ...], extent_limit: int) -> tuple[str, ...]:
+def _interface(
+    spec: KernelSpec,
+    maps: tuple[TensorMap, ...],
+    scales: tuple[ScaleArray, ...],
+    extent_limit: int,
+) -> tuple[str, ...]:
     """What a caller must know; the header comment and the .h carry it."""
     a = "A[M,K]" if spec.gemm.a.major == "k" else "A as [K,M]"
     b = "B[N,K]" if spec.gemm.b.major == "k" else "B as [K,N]"
@@ -80,8 +89,24 @@ def _interface(spec: KernelSpec, maps: tuple[TensorMap, ...], extent_limit: int)
             "d: aligned to its element. D is stored from registers: two elements at a time where d",
             "is 4-byte aligned and ldd even, one at a time elsewhere, which is slower.",
         ]
+    if scales:
+        return (*rows, *_scale_notes(scales))
     keys = (f"{spec.gemm.accumulator} sums", spec.gemm.a.dtype)
     return (*rows, *(note for key in keys if key in _NOTES for note in _NOTES[key]))
+
+
+def _scale_notes(scales: tuple[ScaleArray, ...]) -> Iterator[str]:
+    """Where f32 scales lie, and what they do to the sums."""
+    for x in scales:
+        rows, columns = (
+            f"ceil({name.upper()} / {per})" if per > 1 else name.upper()
+            for name, per in (x.rows, x.columns)
+        )
+        what = f"{x.pointer}: f32 [{rows}, {columns}], row-major, without padding, 4-byte aligned: "
+        yield what + f"scales of {x.operand.upper()}."
+    block = scales[0].rows[1]
+    yield f"The tensor cores sum {block} elements of K at a time and keep 14 bits of every sum;"
+    yield "it is multiplied by both scales and added up in f32."
 
 
 # What a caller must know of an accumulator or of an element type of A and B.

@@ -156,5 +156,7 @@ class WgmmaPersistentPlan(KernelPlan):
     takes_bits: bool  # accumulators are f32 and D is, too: their bits are staged
     adds_part: str | None  # wrapper that adds a stored accumulator register
     deferred: bool
+    promotes: bool  # every K tile is summed alone, scaled, and added up in f32 registers
+    several_slabs: bool
     producer_registers: int | None  # setmaxnreg.dec
     consumer_registers: int | None  # setmaxnreg.inc

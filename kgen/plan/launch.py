@@ -55,6 +55,24 @@ class ScaleMap:
 
 
 @dataclass(frozen=True)
+class ScaleArray:
+    """f32 scales of one operand that the kernel reads itself: row-major, without padding.
+
+    rows, columns  the problem extent that runs along the axis, and its elements per scale
+    """
+
+    operand: str
+    pointer: str
+    rows: tuple[str, int]
+    columns: tuple[str, int]
+
+    def shape(self, **extents: int) -> tuple[int, int]:
+        """Scales along rows and columns for the extents m, n and k of a problem."""
+        rows, columns = (-(-extents[name] // per) for name, per in (self.rows, self.columns))
+        return rows, columns
+
+
+@dataclass(frozen=True)
 class LaunchAttribute:
     """One member of cudaLaunchConfig_t::attrs, as C names."""
 

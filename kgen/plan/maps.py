@@ -1,10 +1,11 @@
-"""The tensor maps of a plan, from the boxes of its budget."""
+"""What a plan says of operands in memory: tensor maps, and block scales that are read as f32."""
 
 from __future__ import annotations
 
 from kgen.budget import Budget
 from kgen.dtypes import dtype
-from kgen.plan.model import TensorMap
+from kgen.plan.model import ScaleArray, TensorMap
+from kgen.spec import KernelSpec
 
 
 def tensor_maps(b: Budget) -> tuple[TensorMap, ...]:
@@ -32,3 +33,17 @@ def tensor_maps(b: Budget) -> tuple[TensorMap, ...]:
             )
         )
     return tuple(rows)
+
+
+def scale_arrays(spec: KernelSpec) -> tuple[ScaleArray, ...]:
+    """The f32 scales of A and B, where block scales are not the MMA's own.
+
+    The scales of neighbouring rows of A lie side by side, so that a warp reads them together.
+    """
+    scale = spec.gemm.block_scale
+    if scale is None or scale.dtype != "f32":
+        return ()
+    return (
+        ScaleArray("a", "sfa", rows=("k", scale.block), columns=("m", 1)),
+        ScaleArray("b", "sfb", rows=("n", scale.block), columns=("k", scale.block)),
+    )

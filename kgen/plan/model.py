@@ -12,6 +12,7 @@ from kgen.dtypes import DType
 from kgen.plan.launch import (
     LaunchAttribute,
     ResidentGrid,
+    ScaleArray,
     ScaleMap,
     Status,
     TensorMap,
@@ -129,7 +130,8 @@ class KernelPlan:
     cluster: tuple[int, int] = (1, 1)  # CTAs along M and N
     pdl: bool = False  # launched with programmatic stream serialisation
     resident: ResidentGrid | None = None  # None: one CTA for every tile
-    scale_maps: tuple[ScaleMap, ...] = ()  # block scales of A and B
+    scale_maps: tuple[ScaleMap, ...] = ()  # block scales of A and B, loaded by TMA
+    scale_arrays: tuple[ScaleArray, ...] = ()  # the same, read by the consumers
     takes_global_scale: bool = False  # the launch takes one more factor of D
     is_oversized: bool = False  # needs the oversized shared-memory mode
 
@@ -152,6 +154,11 @@ class KernelPlan:
     def map_d(self) -> TensorMap | None:
         """The tensor map of D, used where its rows are 16-byte aligned; None if TMA never is."""
         return self.maps[2] if len(self.maps) > 2 else None
+
+    @property
+    def takes_scales(self) -> bool:
+        """Whether the launch takes block scales of A and B."""
+        return bool(self.scale_maps or self.scale_arrays)
 
     @property
     def launch_attributes(self) -> tuple[LaunchAttribute, ...]:

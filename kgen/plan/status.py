@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kgen.dtypes import DType
-from kgen.plan.launch import ScaleMap
+from kgen.plan.launch import ScaleArray, ScaleMap
 from kgen.plan.model import Status, TensorMap
 
 WORKSPACE = "workspace is null, or not aligned to 16 bytes, where workspace_bytes is not 0"
@@ -20,6 +20,7 @@ def statuses(
     extent_limit: int,
     scales: tuple[ScaleMap, ...] = (),
     *,
+    scale_arrays: tuple[ScaleArray, ...] = (),
     workspace: bool = False,
 ) -> tuple[Status, ...]:
     """Every status in the order of the checks, which is the order of their values."""
@@ -33,6 +34,9 @@ def statuses(
         name = scale.pointer
         rows.append((f"{name}_null", f"{name} is null"))
         rows.append((f"{name}_unaligned", f"{name} must be 16-byte aligned (TMA base address)"))
+    for name in (array.pointer for array in scale_arrays):
+        rows.append((f"{name}_null", f"{name} is null"))
+        rows.append((f"{name}_unaligned", f"{name} must be 4-byte aligned (f32)"))
     rows += [
         ("d_null", "d is null"),
         ("d_unaligned", f"d must be aligned to its element, {output.bytes} bytes"),

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from kgen.budget import Budget, TmaBox
 from kgen.budget.ring import b_stage
-from kgen.budget.wgmma_persistent import panel
 from kgen.dtypes import dtype
 from kgen.plan.common import barrier_inits, common, problem_fields
-from kgen.plan.constants import (
-    accumulator_constants,
-    ring_constants,
-    smem_constant,
-    tile_constants,
-)
 from kgen.plan.hopper import SlabStep, WgmmaPersistentPlan
-from kgen.plan.model import BarrierInit, Constant, Field, Load, ProblemField, ResidentGrid
+from kgen.plan.maps import scale_arrays
+from kgen.plan.model import BarrierInit, Field, Load, ProblemField, ResidentGrid
+from kgen.plan.persistent_constants import persistent_constants, slab_units
 from kgen.plan.wgmma_mma import advance, k_step_note, layouts, mma, store
 from kgen.spec import KernelSpec, LoadedSpec
 from kgen.spec.base import Registers
 from kgen.spec.hopper import WgmmaPersistent
-from kgen.spec.rules.wgmma import SLAB_M, mma_axes, mma_k, mma_n, slabs_of
+from kgen.spec.rules.wgmma import SLAB_M, mma_k, mma_n, slabs_of
 
 # Cutting tiles costs a store, a load and a longer prologue per cluster, about 7 us on an H200, and
 # some of what it saves goes into a lower clock: it pays where it saves this much multiplication in
@@ -29,6 +24,7 @@ LEAST_SAVING = 32 * 128 * 256 * 128
 # 4.8 TB/s bring each SM of an H200 this many in 3.6 us. An estimate; the parts are small there.
 LEAST_SAVING_SWAPPED = 128 * 1024
 
+_SCALE_NOTES = ("scales of A: M of them for a block of K", "scales of B: a row for kScaleN columns")
 _ADDS = {"f32": "add_f32", "f16": "add_f16x2", "s32": "add_s32"}
 
 
@@ -42,7 +38,7 @@ def lower_wgmma_persistent(loaded: LoadedSpec, budget: Budget) -> WgmmaPersisten
         **common(loaded, budget, "wgmma_persistent.cu.j2", cluster=cluster, workspace=wraps),
         problem_fields=_problem(spec),
         structure=_structure(s, budget),
-        constants=_constants(spec, budget),
+        constants=persistent_constants(spec, budget),
         layouts=layouts(budget),
         storage=_storage(spec, budget),
         barriers=_barriers(budget),
@@ -68,6 +64,8 @@ def lower_wgmma_persistent(loaded: LoadedSpec, budget: Budget) -> WgmmaPersisten
         takes_bits=spec.gemm.d.dtype == "f32",
         adds_part=_ADDS[spec.gemm.accumulator],
         deferred=s.epilogue.deferred,
+        promotes=spec.gemm.block_scale is not None,
+        several_slabs=slabs_of(s) > 1,
         producer_registers=split.producer if split else None,
         consumer_registers=split.consumer if split else None,
     )
@@ -116,99 +114,6 @@ def _structure(s: WgmmaPersistent, b: Budget) -> tuple[str, ...]:
     )
 
 
-def _constants(spec: KernelSpec, b: Budget) -> tuple[Constant, ...]:
-    s = spec.schedule_as(WgmmaPersistent)
-    size, (rows, columns) = dtype(spec.gemm.d.dtype).bytes, panel(spec)
-    along = {"n": "cluster tile columns", "m": "cluster tile rows"}[s.raster.along]
-    slabs = slabs_of(s)
-    in_slab = mma_n(s) // {"m": rows, "n": columns}[mma_axes(s)[1]]
-    order = "consumers first, then the producer" if s.producer != "none" else "all consumers"
-    found = [
-        *tile_constants(spec),
-        Constant("kConsumers", s.consumers, "warpgroups that multiply"),
-        *_slab_constants(s, b),
-        *ring_constants(spec, b),
-        *accumulator_constants(spec, b),
-        *_panel_constants(s, rows, columns, size),
-        Constant("kSlabPanels", in_slab, "panels of a warp in one slab"),
-        Constant("kPanels", slabs * in_slab, "panels of a warp in a tile"),
-        Constant("kPanelRegisters", rows * columns * size // 4 // 32, "of a thread in one panel"),
-        Constant("kStoreBuffers", s.epilogue.store_buffers, "panel-sized staging buffers per warp"),
-        Constant("kRasterGroup", s.raster.group, f"{along} that run side by side"),
-        Constant("kWarpgroup", b.arch.warpgroup_threads, "threads that issue one wgmma"),
-        Constant("kThreads", b.threads, order),
-        smem_constant(b),
-    ]
-    if s.cluster.m * s.cluster.n > 1:
-        found += _cluster_constants(s, b)
-    return tuple(found)
-
-
-def _slab_constants(s: WgmmaPersistent, b: Budget) -> tuple[Constant, ...]:
-    """The slabs of a consumer: rows of D, or columns where operands are swapped."""
-    slabs = slabs_of(s)
-    name, side, what = "A", "M", "rows"
-    if s.swap_operands:
-        name, side, what = "B", "N", "columns of D as rows"
-    between = _rows_offset(s, b.box(name.lower()), slabs * SLAB_M)
-    return (
-        Constant(f"kSlab{side}", SLAB_M, f"{what} of one wgmma"),
-        Constant("kSlabs", slabs, "of each consumer"),
-        Constant(
-            f"kConsumer{name}", between, f"elements of a stage of {name} between two consumers"
-        ),
-    )
-
-
-def _panel_constants(
-    s: WgmmaPersistent, rows: int, columns: int, size: int
-) -> tuple[Constant, ...]:
-    """What a warp stages at a time; size is of an element of D, in bytes."""
-    if not s.swap_operands:
-        return (
-            Constant("kPanelM", rows, "rows of a slab that one warp holds"),
-            Constant("kPanelN", columns, f"columns of one TMA store: {columns * size} bytes"),
-        )
-    width, unit = columns * size, 16 // size
-    return (
-        Constant("kPanelM", rows, "rows of one TMA store"),
-        Constant("kPanelN", columns, f"columns of a slab that one warp holds: {width} bytes"),
-        Constant("kUnit", unit, "elements of D in 16 bytes, which a swizzle moves as one"),
-        Constant("kRowUnits", columns // unit, "units in a row of a panel"),
-        Constant("kBankRows", 128 // width, "rows of a panel that fill all banks once"),
-    )
-
-
-def _cluster_constants(s: WgmmaPersistent, b: Budget) -> list[Constant]:
-    m, n = s.cluster.m, s.cluster.n
-    rows = [
-        Constant("kClusterM", m, "CTAs along M"),
-        Constant("kClusterN", n, "CTAs along N"),
-        Constant("kClusterSize", m * n, "rank = m + kClusterM * n"),
-        Constant("kPeers", m + n - 1, "CTAs that load into one ring, its own included"),
-    ]
-    if n > 1:
-        part = s.tile.m // n
-        rows += [
-            Constant("kPartRowsA", part, "rows of A that a CTA loads for its cluster row"),
-            Constant("kPartA", _rows_offset(s, b.box("a"), part), "elements they take of a stage"),
-            Constant("kRowMask", sum(1 << (j * m) for j in range(n)), "ranks of cluster row 0"),
-        ]
-    if m > 1:
-        part = s.tile.n // m
-        rows += [
-            Constant("kPartRowsB", part, "rows of B that a CTA loads for its cluster column"),
-            Constant("kPartB", _rows_offset(s, b.box("b"), part), "elements they take of a stage"),
-            Constant("kColumnMask", (1 << m) - 1, "ranks of cluster column 0"),
-        ]
-    return rows
-
-
-def _rows_offset(s: WgmmaPersistent, box: TmaBox, rows: int) -> int:
-    """Elements of a stage from the start of an operand to its row `rows`."""
-    return rows * (box.inner if box.inner_axis == "k" else s.tile.k)
-
-
 def _loads(s: WgmmaPersistent, box: TmaBox, extent: int, parts: int) -> tuple[Load, ...]:
     """The boxes of one CTA's part of an operand, in shared-memory order.
 
@@ -229,20 +134,23 @@ def _loads(s: WgmmaPersistent, box: TmaBox, extent: int, parts: int) -> tuple[Lo
 
 
 def _steps(spec: KernelSpec, b: Budget) -> tuple[SlabStep, ...]:
-    """The MMAs of one K tile, all slabs of a K step before the next."""
+    """The MMAs of one K tile, all slabs of a K step before the next.
+
+    Where sums are promoted, those of one slab: each is a wgmma group of its own.
+    """
     s = spec.schedule_as(WgmmaPersistent)
     divided = "b" if s.swap_operands else "a"
-    box = b.box(divided)
-    slab_units = _rows_offset(s, box, SLAB_M) * box.element_bytes // 16
+    between = slab_units(s, b, divided)
+    slabs = 1 if spec.gemm.block_scale else slabs_of(s)
 
     def at(operand: str, rows: int, slab: int, k: int) -> int:
-        first = slab * slab_units if operand == divided else 0
+        first = slab * between if operand == divided else 0
         return first + advance(b, operand, rows, 0, k)
 
     return tuple(
         SlabStep(slab, at("a", s.tile.m, slab, k), at("b", s.tile.n, slab, k), first=k == 0)
         for k in range(0, s.tile.k, mma_k(spec))
-        for slab in range(slabs_of(s))
+        for slab in range(slabs)
     )
 
 
@@ -258,6 +166,12 @@ def _problem(spec: KernelSpec) -> tuple[ProblemField, ...]:
         stores_by_tma=True,
         tiles=("grid.tiles_m", "grid.tiles_n"),
         what=("cluster tiles", "cluster tiles"),
+    )
+    fields += tuple(
+        ProblemField(
+            "const float*", x.pointer, "u8", f"static_cast<const float*>({x.pointer})", note
+        )
+        for x, note in zip(scale_arrays(spec), _SCALE_NOTES, strict=False)
     )
     if spec.schedule_as(WgmmaPersistent).scheduler != "wrap":
         return fields

@@ -99,6 +99,12 @@ def _scale_status(plan: KernelPlan, x: Arguments) -> str:
             return f"{row.pointer}_null"
         if address % 16:
             return f"{row.pointer}_unaligned"
+    for row in plan.scale_arrays:
+        address = getattr(x, row.pointer)
+        if address == 0:
+            return f"{row.pointer}_null"
+        if address % 4:
+            return f"{row.pointer}_unaligned"
     return "ok"
 
 
@@ -156,6 +162,8 @@ def problem_values(plan: KernelPlan, x: Arguments, grid: Grid) -> dict[str, int 
         "share": grid.share,
         "flags": x.workspace,
         "parts": x.workspace + grid.flag_bytes,
+        "sfa": x.sfa,
+        "sfb": x.sfb,
         "alpha": x.alpha,
     }
 

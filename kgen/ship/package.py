@@ -178,7 +178,7 @@ def takes_operands_alone(plan: KernelPlan) -> bool:
 
     A kernel that takes scales, too, is shipped as a source with its own header.
     """
-    return not plan.scale_maps and not plan.takes_global_scale
+    return not plan.takes_scales and not plan.takes_global_scale
 
 
 def _package(lock: Lock, sources: list[Source], kernels: dict[str, Kernel]) -> Package:

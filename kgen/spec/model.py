@@ -46,10 +46,19 @@ class OutputD(Model):
 
 
 class BlockScaling(Model):
-    """One scale for every `block` consecutive elements of K, of A and of B."""
+    """One scale for every `block` consecutive elements of K, of A and of B.
 
-    dtype: Literal["ue8m0", "ue4m3"] = Field(description="Type of a scale.")
-    block: Annotated[Literal[16, 32], Whole] = Field(description="Elements of K per scale.")
+    ue8m0 and ue4m3 are scales of the MMA (tcgen05), one per row and block. f32 scales are applied
+    to the sums of a block on their way to f32 registers (wgmma): A has one per row and block of K,
+    B one per block of `block` columns of D and block of K.
+    """
+
+    dtype: Literal["ue8m0", "ue4m3", "f32"] = Field(
+        description="Type of a scale; f32 promotes the sums of every block of K to registers."
+    )
+    block: Annotated[Literal[16, 32, 128], Whole] = Field(
+        description="Elements of K per scale; of f32 scales of B also columns of D."
+    )
 
 
 class Gemm(Model):

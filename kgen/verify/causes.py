@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kgen.verify.inputs import Operands
 from kgen.verify.numbers import (
     Array,
     Numerics,
+    array_module,
     is_poison,
     number_format,
     round_trip,
@@ -57,16 +59,21 @@ class _Samples:
 
 
 def _take(
-    got: Array, reference: Reference, a: Array, b: Array, numerics: Numerics, spot: Spot
+    got: Array, reference: Reference, operands: Operands, numerics: Numerics, spot: Spot
 ) -> _Samples:
     rows, cols = spot.rows.tolist(), spot.cols.tolist()
 
     def values(array: Array, name: str) -> np.ndarray:
         return to_host(to_float32(array, name)).astype("float64")
 
+    a, b = values(operands.a[rows], numerics.a), values(operands.b[cols], numerics.b)
+    if operands.scales is not None:
+        count, xp = a.shape[1], array_module(operands.a)
+        a *= to_host(operands.scales.of_a(xp.asarray(rows), 0, count))
+        b *= to_host(operands.scales.of_b(xp.asarray(cols), 0, count))
     return _Samples(
-        values(a[rows], numerics.a),
-        values(b[cols], numerics.b),
+        a,
+        b,
         values(got[rows, cols], numerics.output),
         to_host(reference.product[rows, cols]).astype("float64"),
     )
@@ -190,19 +197,18 @@ def unwritten(got: Array, numerics: Numerics, tile: TileFinding, failed: int) ->
 def explain(
     got: Array,
     reference: Reference,
-    a: Array,
-    b: Array,
+    operands: Operands,
     numerics: Numerics,
     spot: Spot,
     failed: np.ndarray,
 ) -> Cause:
     """The likeliest cause of a wrong tile; empty if none of the known ones reproduces it.
 
-    Shapes  got (M, N); a (M, K); b (N, K); failed: failures per tile
+    Shapes  got (M, N); failed: failures per tile
     """
     tile = spot.tile
     where = tile_slices(tile.row, tile.col, numerics)
-    samples = _take(got, reference, a, b, numerics, spot)
+    samples = _take(got, reference, operands, numerics, spot)
     for cause in (
         _range_limit(samples, numerics),
         _pattern(got, reference, numerics, tile, failed),

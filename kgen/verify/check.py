@@ -54,7 +54,14 @@ def make_reference(
     magnitude = operands.kind not in EXACT_KINDS and not numerics.has_short_sums
     if numerics.has_integers:
         precision = "float64"  # float32 does not hold every sum
-    return reference(operands.a, operands.b, numerics, magnitude=magnitude, precision=precision)
+    return reference(
+        operands.a,
+        operands.b,
+        numerics,
+        magnitude=magnitude,
+        precision=precision,
+        scales=operands.scales,
+    )
 
 
 def check(

@@ -14,7 +14,13 @@ from kgen.verify.check import check, make_reference
 from kgen.verify.gates import guard_gate, repeat_gate
 from kgen.verify.inputs import Operands
 from kgen.verify.outcome import Report
-from kgen.verify.problem import device_address, numerics_of, operand_in_memory, tile_of
+from kgen.verify.problem import (
+    device_address,
+    numerics_of,
+    operand_in_memory,
+    scales_in_memory,
+    tile_of,
+)
 from kgen.verify.reference import Reference
 from kgen.verify.shapes import Shape, derived_shapes, shape
 
@@ -99,10 +105,11 @@ def judge(
     numerics = numerics_of(plan)
     a = operand_in_memory(plan, operands.a, "a", one)
     b = operand_in_memory(plan, operands.b, "b", one)
+    scales = scales_in_memory(operands)
 
     def launch() -> PlacedMatrix:
         d = place_output(one.m, one.n, one.ldd, numerics.output, offset=one.offset_d, xp=cupy)
-        kernel.prepare(arguments_of(one, a, b, d))()
+        kernel.prepare(arguments_of(one, a, b, d, scales))()
         cupy.cuda.Device().synchronize()
         return d
 
@@ -115,7 +122,15 @@ def judge(
     return Case(one, replace(report, results=(*report.results, *extra)))
 
 
-def arguments_of(one: Shape, a: PlacedMatrix, b: PlacedMatrix, d: PlacedMatrix) -> Arguments:
-    """Launch arguments of placed matrices."""
+def arguments_of(
+    one: Shape,
+    a: PlacedMatrix,
+    b: PlacedMatrix,
+    d: PlacedMatrix,
+    scales: tuple[PlacedMatrix, ...] = (),
+) -> Arguments:
+    """Launch arguments of placed matrices; `scales` of A and of B where there are any."""
     where = [device_address(x) for x in (a, b, d)]
-    return Arguments(where[0], where[1], where[2], one.m, one.n, one.k, a.ld, b.ld, d.ld)
+    sfa, sfb = (device_address(x) for x in scales) if scales else (0, 0)
+    size = (one.m, one.n, one.k)
+    return Arguments(where[0], where[1], where[2], *size, a.ld, b.ld, d.ld, sfa=sfa, sfb=sfb)

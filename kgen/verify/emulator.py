@@ -30,13 +30,16 @@ from kgen.emu.tensormap import TensorMap
 from kgen.errors import DeviceError
 from kgen.plan import KernelPlan
 from kgen.plan import TensorMap as MapRow
+from kgen.plan.launch import ScaleArray
 from kgen.run.arguments import Arguments, problem_values, stores_by_tma
 from kgen.run.grid import Grid, ceil_div, grid_of
 from kgen.verify.numbers import from_float32, number_format, to_float32
 from kgen.verify.problem import leading_dimension, tile_of
+from kgen.verify.scaling import Scales
 from kgen.verify.shapes import Shape, emulator_shapes
 
 EXACT_SUM = 2048  # of an f16 accumulator, the narrowest
+LARGEST_SCALE = 8  # of A and of B: a sum of EXACT_SUM stays below 2^24, exact in f32
 GUARD_BYTES = 4096
 ALIGNED = 1 << 20  # a stand-in address; the emulator places the arrays itself
 LEAST_SAVING = 1  # K tiles: cut tiles wherever that is possible at all
@@ -103,6 +106,7 @@ def launch_of(
     arrays = []
     if x.k > 0:
         arrays = [_input(plan, row, shape, seed + i) for i, row in enumerate(plan.input_maps)]
+        arrays += [_scales(row, shape, seed + 2 + i) for i, row in enumerate(plan.scale_arrays)]
     arrays.append(_output(plan, shape))
     maps: list[Argument] = []
     for row in plan.maps:
@@ -136,6 +140,8 @@ def _members(plan: KernelPlan, x: Arguments, grid: Grid) -> tuple[Pointer | Scal
     """The members of `Problem`, pointers by the name of the array they point into."""
     values = problem_values(plan, x, grid)
     pointers = {"d": Pointer("d")}
+    if x.k > 0:
+        pointers |= {row.pointer: Pointer(row.pointer) for row in plan.scale_arrays}
     if grid.workspace_bytes:
         pointers["flags"] = Pointer("workspace")
         pointers["parts"] = Pointer("workspace", grid.flag_bytes)
@@ -156,6 +162,13 @@ def _input(plan: KernelPlan, row: MapRow, x: Shape, seed: int) -> Array:
         guard_bytes=GUARD_BYTES,
         role="in",
     )
+
+
+def _scales(row: ScaleArray, x: Shape, seed: int) -> Array:
+    """Integers, so that sums of scaled blocks are exact, too."""
+    shape = row.shape(m=x.m, n=x.n, k=x.k)
+    fill = Integers(1, LARGEST_SCALE, seed)
+    return Array(row.pointer, "f32", shape, fill=fill, guard_bytes=GUARD_BYTES, role="in")
 
 
 def _output(plan: KernelPlan, x: Shape) -> Array:
@@ -192,6 +205,8 @@ def expected(plan: KernelPlan, launch: Launch) -> np.ndarray:
     product = np.zeros((m, n), value)
     if any(array.name == "a" for array in launch.arrays):
         a, b = (_matrix(plan, launch, row) for row in plan.input_maps)
+        if plan.scale_arrays:
+            a, b = scales_of(plan, launch).applied(a, b)
         # Adding zero turns a sum of nothing but negative zeros into the hardware's positive one.
         product = (a.astype("float64") @ b.astype("float64").T + 0.0).astype(value)
     return from_float32(product, output).view(number_format(output).bits)
@@ -202,6 +217,12 @@ def _matrix(plan: KernelPlan, launch: Launch, row: MapRow) -> np.ndarray:
     bits = launch.array(row.operand).contents()
     values = to_float32(bits.view(number_format(row.dtype.name).storage), row.dtype.name)
     return values if row.inner == "k" else values.T
+
+
+def scales_of(plan: KernelPlan, launch: Launch) -> Scales:
+    """The block scales of a launch."""
+    a, b = (launch.array(row.pointer).contents().view("float32") for row in plan.scale_arrays)
+    return Scales(a, b, plan.scale_arrays[0].rows[1])
 
 
 def verify_in_emulator(

@@ -14,6 +14,7 @@ import numpy as np
 
 from kgen.errors import VerifyError
 from kgen.verify.numbers import Array, Numerics, from_float32, number_format
+from kgen.verify.scaling import Scales, make_scales
 
 # Integers up to 8 are exact in every operand format down to three significand bits (e5m2).
 LARGEST_INTEGER = 8
@@ -21,6 +22,10 @@ LARGEST_INTEGER = 8
 # their format: among the 2**26 outputs of an 8192 x 8192 problem one is past it with probability
 # 2e-4, and the exact gate says so.
 OUTPUT_DEVIATIONS = 7.0
+# Block scales of exact operands are powers of two, those of others 1/2 to 3/2 in steps of 1/64.
+EXACT_SCALES = (1.0, 2.0)
+SCALES = tuple(i / 64 for i in range(32, 97))
+_SCALE_SEED = 1 << 20  # apart from the seeds of operands
 _BLOCK_ELEMENTS = (
     1 << 24
 )  # generated at a time, so that the GPU needs little beyond the operand itself
@@ -34,6 +39,7 @@ class Operands:
     b: Array
     kind: str  # "exact", "normal", "unit_variance", "full_range", "constant"
     note: str
+    scales: Scales | None = None
 
 
 @dataclass(frozen=True)
@@ -60,13 +66,15 @@ def exact_plan(k: int, numerics: Numerics) -> ExactPlan:
     deviations of a sum of random signs.
     """
     accumulator = numerics.exact_sum
+    scale = EXACT_SCALES if numerics.block_k else (1.0,)
+    spread = sum(x * x for x in scale) / len(scale)  # root mean square of a product of two
     output = number_format(numerics.output).exact_integer
     for gap in range(1, max(k, 1) + 1):
         nonzeros = -(-k // gap)
         for amplitude in range(LARGEST_INTEGER if gap == 1 else 1, 0, -1):
-            largest = nonzeros * amplitude**2
+            largest = nonzeros * (amplitude * max(scale)) ** 2
             overlap = nonzeros / gap
-            deviation = math.sqrt(overlap) * _mean_square(amplitude)
+            deviation = math.sqrt(overlap) * _mean_square(amplitude) * spread
             in_output = largest <= output or OUTPUT_DEVIATIONS * deviation <= output
             if largest <= accumulator and in_output:
                 return ExactPlan(amplitude, gap)
@@ -103,6 +111,12 @@ def _pair(m: int, n: int, k: int, numerics: Numerics, seed: int, xp: Any, block:
     return a, _matrix(n, k, numerics.b, 2 * seed + 1, xp, block)
 
 
+def _scales(
+    m: int, n: int, k: int, numerics: Numerics, values: tuple[float, ...], seed: int, xp: Any
+) -> Scales | None:
+    return make_scales(m, n, k, numerics.block_k, values, _SCALE_SEED + seed, xp)
+
+
 def exact(m: int, n: int, k: int, numerics: Numerics, *, seed: int = 0, xp: Any = np) -> Operands:
     """Integers whose product is exact whatever the order of additions.
 
@@ -112,7 +126,9 @@ def exact(m: int, n: int, k: int, numerics: Numerics, *, seed: int = 0, xp: Any 
     plan = exact_plan(k, numerics)
     a, b = _pair(m, n, k, numerics, seed, xp, lambda rng, r: _exact_block(rng, xp, r, k, plan))
     place = "every element" if plan.gap == 1 else f"one element in {plan.gap}"
-    return Operands(a, b, "exact", f"integers up to {plan.amplitude} in {place}, seed {seed}")
+    note = f"integers up to {plan.amplitude} in {place}, seed {seed}"
+    scales = _scales(m, n, k, numerics, EXACT_SCALES, seed, xp)
+    return Operands(a, b, "exact", note, scales)
 
 
 def normal(m: int, n: int, k: int, numerics: Numerics, *, seed: int = 0, xp: Any = np) -> Operands:
@@ -122,7 +138,8 @@ def normal(m: int, n: int, k: int, numerics: Numerics, *, seed: int = 0, xp: Any
         return rng.standard_normal((rows, k), dtype=np.float32)
 
     a, b = _pair(m, n, k, numerics, seed, xp, block)
-    return Operands(a, b, "normal", f"normal, deviation 1, seed {seed}")
+    scales = _scales(m, n, k, numerics, SCALES, seed, xp)
+    return Operands(a, b, "normal", f"normal, deviation 1, seed {seed}", scales)
 
 
 def unit_variance(
@@ -135,7 +152,8 @@ def unit_variance(
         return rng.standard_normal((rows, k), dtype=np.float32) * scale
 
     a, b = _pair(m, n, k, numerics, seed, xp, block)
-    return Operands(a, b, "unit_variance", f"normal, deviation K^-1/4, seed {seed}")
+    scales = _scales(m, n, k, numerics, SCALES, seed, xp)
+    return Operands(a, b, "unit_variance", f"normal, deviation K^-1/4, seed {seed}", scales)
 
 
 def constant(
@@ -144,7 +162,8 @@ def constant(
     """One value per operand: shows where an accumulator overflows or stops growing."""
     a = from_float32(xp.full((m, k), value_a, dtype="float32"), numerics.a)
     b = from_float32(xp.full((n, k), value_b, dtype="float32"), numerics.b)
-    return Operands(a, b, "constant", f"A = {value_a:g}, B = {value_b:g}")
+    scales = _scales(m, n, k, numerics, (1.0,), 0, xp)
+    return Operands(a, b, "constant", f"A = {value_a:g}, B = {value_b:g}", scales)
 
 
 def full_range(

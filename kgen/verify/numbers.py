@@ -115,6 +115,7 @@ class Numerics:
     tile_k: int
     slab_m: int  # rows of a tile that one consumer owns
     mma_k: int = 16  # wgmma with 16-bit operands
+    block_k: int = 0  # K elements whose sums are scaled and added up in f32; 0: all are one sum
     widening: float = 1.0  # declared factor on the bounds; never on exactness
 
     @property
@@ -142,7 +143,7 @@ class Numerics:
     @property
     def exact_sum(self) -> int:
         """Sums of integers are exact up to this magnitude, in any order."""
-        if self.sums_fp8:
+        if self.sums_fp8 and not self.block_k:
             return (1 << FP8_SUM_BITS) - 1
         return number_format(self.accumulator).exact_integer
 

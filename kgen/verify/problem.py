@@ -7,6 +7,7 @@ from typing import Any
 from kgen.plan import KernelPlan, TensorMap
 from kgen.spec.rules.wgmma import mma_k
 from kgen.verify.buffers import PlacedMatrix, place_operand
+from kgen.verify.inputs import Operands
 from kgen.verify.numbers import Numerics
 from kgen.verify.shapes import Shape, Tile
 
@@ -25,6 +26,7 @@ def numerics_of(plan: KernelPlan) -> Numerics:
         tile_k=plan.tile[2],
         slab_m=plan.slab_m,
         mma_k=mma_k(spec),
+        block_k=spec.gemm.block_scale.block if spec.gemm.block_scale else 0,
         widening=tolerance.factor if tolerance else 1.0,
     )
 
@@ -68,6 +70,14 @@ def operand_in_memory(plan: KernelPlan, matrix: Any, operand: str, shape: Shape)
     ld = leading_dimension(plan, row, shape)
     offset = getattr(shape, f"offset_{operand}")
     return place_operand(stored, ld, row.dtype.name, offset=offset)
+
+
+def scales_in_memory(operands: Operands) -> tuple[PlacedMatrix, ...]:
+    """Block scales of A and of B, dense and with NaN around them; none where there are none."""
+    if operands.scales is None:
+        return ()
+    both = (operands.scales.a, operands.scales.b)
+    return tuple(place_operand(x, x.shape[1], "f32") for x in both)
 
 
 def device_address(placed: PlacedMatrix) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 
 from kgen.errors import DeviceError
 from kgen.verify.numbers import Array, Numerics, array_module, to_float32, to_host
+from kgen.verify.scaling import Scales
 from kgen.verify.tiling import pad_to_tiles, tile_blocks, tile_counts, tile_elements
 
 # Above this many multiply-adds the reference is float32: on a GPU float64 is affordable for
@@ -33,7 +34,7 @@ class Reference:
 
     product: Array  # A @ B.T
     magnitude: Array | None  # |A| @ |B|.T
-    partial_rms: np.ndarray  # root mean square, over the tile and along K, of the sum so far
+    partial_rms: np.ndarray  # root mean square, over the tile and along K, of the tensor core's sum
     precision: str  # "float64" or "float32"
 
 
@@ -94,12 +95,14 @@ def reference(
     magnitude: bool = True,
     precision: str | None = None,
     product: Callable[[Array, Array], Array] | None = None,
+    scales: Scales | None = None,
 ) -> Reference:
     """D = A @ B.T with what the gates need besides it.
 
     Shapes  a (M, K), b (N, K), raw storage of numerics.a and numerics.b, any strides
     magnitude  whether |A| @ |B|.T is needed (the element bound's); it costs a second product
     product  multiplies two float arrays; default numpy_product on the CPU, torch_product on the GPU
+    scales  of the blocks of A and B, which numerics.block_k then says the length of
     Raises  DeviceError if a GPU array is given and torch is missing
     """
     xp = array_module(a)
@@ -109,15 +112,21 @@ def reference(
     total = xp.zeros((m, n), dtype=precision)
     sizes = xp.zeros((m, n), dtype=precision) if magnitude else None
     squares = np.zeros(tile_counts(m, n, numerics))
-    # Prefixes end where an MMA ends, as the accumulator's roundings do.
+    # Prefixes end where an MMA ends, as the accumulator's roundings do; the sums of blocks are
+    # rounded block by block.
     step = -(-max(k, 1) // (_PREFIXES * numerics.mma_k)) * numerics.mma_k
+    step = numerics.block_k or step
     prefixes = range(0, k if m and n else 0, step)
     for start in prefixes:
-        left = to_float32(a[:, start : start + step], numerics.a).astype(precision)
-        right = to_float32(b[:, start : start + step], numerics.b).astype(precision)
-        total += multiply(left, right)
+        left = to_float32(a[:, start : start + step], numerics.a)
+        right = to_float32(b[:, start : start + step], numerics.b)
+        if scales is not None:
+            left, right = scales.applied(left, right, start)
+        left, right = left.astype(precision), right.astype(precision)
+        part = multiply(left, right)
+        total += part
         if sizes is not None:
             sizes += multiply(xp.abs(left), xp.abs(right))
-        squares += tile_square_sums(total, numerics)
+        squares += tile_square_sums(part if numerics.block_k else total, numerics)
     count = tile_elements(m, n, numerics) * max(len(prefixes), 1)
     return Reference(total, sizes, np.sqrt(squares / count), precision)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from persistent import SWAP, WHOLE, plan_of
+from variants import variant
 
 from kgen.build.compile import build_shared_library
 from kgen.build.process import scrubbed_env
@@ -46,7 +47,7 @@ schedule:
   consumers: 1
 """
 
-GOOD = Arguments(0x10000, 0x20000, 0x30000, 64, 64, 64, 64, 64, 64)
+GOOD = Arguments(0x10000, 0x20000, 0x30000, 64, 64, 64, 64, 64, 64, sfa=0x40004, sfb=0x50004)
 LIMIT = 2**31 - 1
 TABLE = [
     {},
@@ -59,6 +60,7 @@ TABLE = [
     {"k": 0, "d": 0}, {"k": 0, "d": 0x30001}, {"k": 0, "a": 3, "b": 0, "ldd": 1},
     {"m": 1, "ldd": 0, "d": 0x30001}, {"m": 1, "lda": 65}, {"m": 12, "lda": 12},
     {"n": 1, "ldb": 3}, {"n": 12, "ldb": 12}, {"k": 1, "lda": 5, "ldb": 5},
+    {"sfa": 0}, {"sfa": 0x40002}, {"sfb": 0}, {"sfb": 0x50001}, {"k": 0, "sfa": 0, "sfb": 3},
 ]  # fmt: skip
 
 
@@ -75,11 +77,13 @@ class Launcher:
 
 def _plans() -> list[KernelPlan]:
     resident = [plan_of({"name: sample": f"name: {n}", **c}) for n, c in RESIDENT.items()]
-    return [*(lower(load_spec(s)) for s in SPECS), lower(parse_spec(TRANSPOSED)), *resident]
+    scaled = lower(variant(SCALED))
+    return [*(lower(load_spec(s)) for s in SPECS), lower(parse_spec(TRANSPOSED)), *resident, scaled]
 
 
 RESIDENT = {"cuts_tiles": {}, "whole_tiles": WHOLE, "swapped": SWAP}
-NAMES = [*(s.stem for s in SPECS), "transposed", *RESIDENT]
+SCALED = "persistent_e4m3_scaled_deferred_wrap"  # takes block scales
+NAMES = [*(s.stem for s in SPECS), "transposed", *RESIDENT, SCALED]
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +93,7 @@ def launchers() -> dict[str, Launcher]:
     def make(plan: KernelPlan) -> Launcher:
         source = render(plan).source
         path = build_shared_library(source, name=plan.name, target=plan.target)
-        return Launcher(plan, SharedLibrary(plan.name, path))
+        return Launcher(plan, SharedLibrary(plan.name, path, scaled=plan.takes_scales))
 
     with ThreadPoolExecutor() as pool:
         return dict(zip(NAMES, pool.map(make, _plans()), strict=True))
@@ -204,8 +208,10 @@ STRICT = ["-Wall", "-Wextra", "-Werror", "-pedantic"]
 def test_the_header_is_strict_c_and_cpp(tmp_path, compiler, language, standard, name):
     if shutil.which(compiler) is None:
         pytest.skip(f"no {compiler} on PATH")
-    rendered = render(_plans()[NAMES.index(name)])
+    plan = _plans()[NAMES.index(name)]
+    rendered = render(plan)
     kernel = rendered.name
+    scales = "a, b, " if plan.takes_scales else ""
     (tmp_path / f"{kernel}.h").write_text(rendered.header)
     user = tmp_path / "user.c"
     user.write_text(
@@ -215,7 +221,7 @@ def test_the_header_is_strict_c_and_cpp(tmp_path, compiler, language, standard, 
         f"    int status = {kernel}_init();\n"
         f"    if (status != {kernel}_ok) return {kernel}_last_error();\n"
         f"    if ({kernel}_workspace_bytes(1, 2, 3) != 0) return {kernel}_cuda_error;\n"
-        f"    status = {kernel}_launch(a, b, d, 1, 2, 3, 8, 8, 8, 0, 0);\n"
+        f"    status = {kernel}_launch(a, b, {scales}d, 1, 2, 3, 8, 8, 8, 0, 0);\n"
         f"    return {kernel}_status_string(status)[0];\n}}\n"
     )
     command = [compiler, "-x", language, f"-std={standard}", *STRICT, "-fsyntax-only", user.name]

@@ -68,9 +68,14 @@ def operand_rules(spec: KernelSpec) -> Iterator[Violation]:
                 ("gemm", name, "dtype"),
                 f"{operand.dtype}; wgmma takes {', '.join(WGMMA_TYPES)}",
             )
-    for field in ("block_scale", "global_scale"):
-        if getattr(spec.gemm, field):
-            yield Violation(("gemm", field), "block scales belong to tcgen05; wgmma has none")
+    if spec.gemm.global_scale:
+        yield Violation(("gemm", "global_scale"), "a factor of D belongs to tcgen05's block scales")
+    if spec.gemm.block_scale and not isinstance(spec.schedule, WgmmaPersistent):
+        yield Violation(
+            ("gemm", "block_scale"),
+            f"wgmma has no scales, and {spec.schedule.kind} does not apply them to sums; "
+            "wgmma_persistent does",
+        )
     if a.dtype != b.dtype and not (a.dtype in FP8 and b.dtype in FP8):
         yield Violation(
             ("gemm", "b", "dtype"),

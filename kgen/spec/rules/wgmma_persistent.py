@@ -11,6 +11,7 @@ from kgen.spec.hopper import WgmmaPersistent
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
 from kgen.spec.rules.wgmma import (
+    FP8,
     MMA_N,
     N_MAJOR_STEP,
     SLAB_M,
@@ -23,6 +24,7 @@ from kgen.spec.rules.wgmma import (
     tile_rules,
 )
 
+PROMOTED_K = 128  # elements of K per f32 scale; the sums of as many move to registers at a time
 WARPS = 4  # of a consumer; each signals one of the CTAs that load into its ring
 
 
@@ -39,6 +41,7 @@ def rules(spec: KernelSpec) -> Iterator[Violation]:
     yield from register_rules(s)
     yield from _prefetch(s)
     yield from _epilogue(spec, s)
+    yield from _promotion(spec, s)
 
 
 def _swapped_tile(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
@@ -136,4 +139,44 @@ def _epilogue(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
         yield Violation(
             ("schedule", "epilogue", "deferred"),
             "a tile that waits in registers needs those that a producer warpgroup gives up",
+        )
+
+
+def _promotion(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
+    """Block scales: every K tile is a block, summed alone, then scaled and added in registers."""
+    scale, block = spec.gemm.block_scale, PROMOTED_K
+    if scale is None:
+        return
+    if (scale.dtype, scale.block) != ("f32", block):
+        yield Violation(
+            ("gemm", "block_scale"),
+            f"{scale.dtype} per {scale.block}; wgmma has no scales, and its sums are multiplied by "
+            f"f32 per {block}",
+        )
+        return
+    for operand, name in ((spec.gemm.a, "a"), (spec.gemm.b, "b")):
+        if operand.dtype not in FP8:
+            yield Violation(
+                ("gemm", name, "dtype"), f"{operand.dtype}; block scales are for e4m3 and e5m2"
+            )
+    if s.tile.k != block:
+        yield Violation(
+            ("schedule", "tile", "k"),
+            f"{s.tile.k} elements; with block scales a K tile is one block, {block}",
+        )
+    if block % s.tile.n:
+        yield Violation(
+            ("schedule", "tile", "n"),
+            f"{s.tile.n} columns; must divide {block}, so that a tile has one scale of B per block",
+        )
+    if s.swap_operands:
+        yield Violation(
+            ("schedule", "swap_operands"),
+            "true gives a thread columns of A; block scales are read for rows of A",
+        )
+    if s.release == "previous":
+        yield Violation(
+            ("schedule", "release"),
+            "previous keeps a wgmma group in flight; the sums of every block are waited for, so "
+            "its stage is free: use release: same",
         )
