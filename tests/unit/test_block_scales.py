@@ -53,6 +53,11 @@ def tile(m: int, n: int, k: int) -> dict[str, int]:
         (FP8, {"tile": tile(256, 128, 64)}, "tile.k: 64 elements; with block scales a K tile is"),
         (FP8, {"tile": tile(128, 256, 128)}, "tile.n: 256 columns; must divide 128"),
         (FP8, {"tile": tile(128, 192, 128)}, "tile.n: 192 columns; must divide 128"),
+        (
+            FP8,
+            {"swap_operands": True, "tile": tile(64, 128, 128)},
+            "schedule.swap_operands: true gives a thread columns of A; block scales are read for",
+        ),
         (FP8, {"release": "previous"}, "schedule.release: previous keeps a wgmma group in flight"),
         (
             {**FP8, "block_scale": {"dtype": "ue8m0", "block": 32}},
