@@ -224,7 +224,7 @@ PERSISTENT: dict[str, dict[str, Any]] = {
         "epilogue": {"deferred": True},
     },
     "prefetch_1x2": {"pdl": True, "prefetch_b": True, "cluster": {"n": 2}},
-    "none_prefetch": {"producer": "none", "pdl": True, "prefetch_b": True},
+    "prefetch_warp": {"producer": "warp", "pdl": True, "prefetch_b": True},
     "none": {"producer": "none"},
     "none_2x1_wrap_pdl": {
         "producer": "none",

@@ -48,11 +48,15 @@ PREFETCH = {**WHOLE, "pdl: false": "pdl: true\n  prefetch_b: true"}
 
 
 @pytest.mark.parametrize("major", [{}, B_N])
-def test_b_is_asked_for_before_the_wait_in_the_boxes_that_are_loaded_after_it(major, code_only):
+def test_b_is_asked_for_before_the_wait_and_the_next_launch_starts_after_the_last_load(
+    major, code_only
+):
     code = code_only(render(plan_of({**PREFETCH, **cluster(1, 2), **major})).source)
     entry = code[code.index("__global__ void") :]
-    roles = entry.index("if (group == kConsumers)")  # each of them waits
-    assert entry.index("ptx::launch_dependents();") < entry.index("prefetch_b(") < roles
+    assert entry.index("prefetch_b(") < entry.index("if (group == kConsumers)")  # each role waits
+    producer = code[code.index("void produce(") : code.index("void round_panel(")]
+    assert producer.index("fill_stage(") < producer.index("\n    ptx::launch_dependents();")
+    assert code.count("ptx::launch_dependents();") == 1
     asked = re.findall(r"ptx::tma_prefetch_2d\(&map_b, (.*)\);", code)
     loaded = re.findall(r"ptx::tma_load_2d\(smem\.b\[.*?&map_b, full, (.*)\);", code)
     assert asked == loaded

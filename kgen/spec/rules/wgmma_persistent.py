@@ -118,6 +118,8 @@ def _prefetch(s: WgmmaPersistent) -> Iterator[Violation]:
     path = ("schedule", "prefetch_b")
     if not s.pdl:
         yield Violation(path, "without pdl: true no kernel is waited for; the loads are as early")
+    if s.producer == "none":
+        yield Violation(path, "needs a producer: its last load lets the next launch start")
     if s.scheduler == "wrap":
         yield Violation(path, "needs scheduler: round_robin, where a CTA starts with a whole tile")
     if s.cluster.m > 1:
