@@ -225,10 +225,15 @@ def _why(actual: str, expected: str) -> tuple[DriftKind, str]:
     """A file whose header names other digests is stale; with the same digests it was edited."""
     if actual.startswith("\ufeff"):
         return "edited", "an editor put a byte order mark at its start"
-    ours, theirs = expected.splitlines()[:2], actual.splitlines()[:2]
-    if ours == theirs:
+    if _identity(actual) == _identity(expected):
         return "edited", "changed by hand or by a formatter since it was generated"
     return "stale", "the spec, a template or kgen has changed since it was generated"
+
+
+def _identity(text: str) -> list[str]:
+    """What a file says that it was made by and from: version, and digests of spec and template."""
+    lines = text.splitlines()
+    return lines[:1] + [x for x in lines[1:3] if x.startswith(("// spec ", "// template "))]
 
 
 def text_diff(actual: str, expected: str, path: Path) -> str:

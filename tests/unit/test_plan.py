@@ -191,7 +191,7 @@ def test_trans_flags_are_per_operand(plan_of, changes, trans):
 def test_the_f16_mma(plan_of):
     mma = plan_of().mma
     assert mma.instruction == "wgmma.mma_async.sync.aligned.m64n256k16.f16.f16.f16"
-    assert (mma.registers, mma.register_type, mma.constraint) == (64, "uint32_t", "+r")
+    assert (mma.registers, mma.register_type, mma.constraint) == (64, "uint32_t", "r")
     assert mma.operand_rows[0] == (0, 1, 2, 3, 4, 5, 6, 7)
     assert mma.operand_rows[-1] == (56, 57, 58, 59, 60, 61, 62, 63)
     assert mma.register_rows[-1] == (60, 61, 62, 63)
@@ -209,7 +209,7 @@ def test_the_bf16_mma_with_f32_accumulators(plan_of, f32):
     )
     mma = plan.mma
     assert mma.instruction == "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16"
-    assert (mma.registers, mma.register_type, mma.constraint) == (128, "float", "+f")
+    assert (mma.registers, mma.register_type, mma.constraint) == (128, "float", "f")
     assert (plan.consumer.store.converts, plan.consumer.slabs[0].out) == ("pack_bf16x2", "out")
     assert plan.map_a.dtype.tensor_map == "BFLOAT16"
 
