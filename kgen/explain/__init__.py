@@ -105,7 +105,7 @@ def _register_rows(b: Budget) -> list[str]:
     for r in b.roles:
         rows.append(
             f"{r.name:<10}{r.warps:>7}{r.accumulators:>14}{f'{r.waiting:>9}' if waiting else ''}"
-            f"{r.registers - r.accumulators:>7}{r.registers:>13}{r.register_cap:>5}"
+            f"{r.overhead + r.block_sums:>7}{r.registers:>13}{r.register_cap:>5}"
         )
     return rows
 
