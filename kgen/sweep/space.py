@@ -149,8 +149,12 @@ def _kinds(data: Any) -> Any:
 
 
 def _code_digest(resolved: KernelSpec) -> str:
-    """Digest of what decides the code: every `auto` resolved, neither name nor checks."""
-    text = json.dumps(resolved.model_dump(mode="json", exclude={"name", "verify"}), sort_keys=True)
+    """Digest of what decides the code: every `auto` resolved, neither name nor checks.
+
+    Defaults are left out, so that a kernel keeps its name when specs get one more field.
+    """
+    values = resolved.model_dump(mode="json", exclude={"name", "verify"}, exclude_defaults=True)
+    text = json.dumps(values, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
 
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from kgen.errors import KgenError, SpecError
 from kgen.paths import data_folder
-from kgen.spec import parse_spec
+from kgen.spec import KernelSpec, parse_spec
 from kgen.sweep.axes import Axis, Constraint, ConstraintError, overlap, with_value
 from kgen.sweep.candidate import prepare
 from kgen.sweep.load import Sweep, load_sweep
-from kgen.sweep.space import chosen_points, points_of, require_points, survey
+from kgen.sweep.space import _code_digest, chosen_points, points_of, require_points, survey
 
 HEAD = """\
 base: base.yaml
@@ -88,6 +88,19 @@ def test_auto_and_the_number_it_means_are_one_kernel(sweep_of) -> None:
     assert one.source == other.source
     alone = points_of(sweep_of(head("schedule.stages: [auto]\nschedule.raster.group: [8]")))
     assert prepare(alone[0]).source == one.source
+
+
+def test_a_new_field_of_specs_renames_no_kernel(sweep_of) -> None:
+    """So that a results file and a cache of kernels survive it; another value is another kernel."""
+
+    class Wider(KernelSpec):
+        extra: bool = False
+
+    (point,) = points_of(sweep_of(head("schedule.raster.group: [8]")))
+    assert point.loaded
+    data = point.loaded.tree.data
+    found = [_code_digest(x) for x in (KernelSpec.model_validate(data), Wider.model_validate(data))]
+    assert found[0] == found[1] != _code_digest(Wider.model_validate(data | {"extra": True}))
 
 
 def test_the_recorded_spec_renders_to_the_same_code(sweep_of) -> None:
