@@ -211,8 +211,9 @@ def header_comment(plan: KernelPlan, template_digest: str) -> str:
         *(f"  {row}" for row in b.smem.rows()),
         f"registers: {b.launch_cap} per thread at launch of {b.threads} threads",
         *(
-            f"  {r.name}: {r.accumulators} accumulators and about "
-            f"{r.registers - r.accumulators} more, of {r.register_cap}"
+            f"  {r.name}: {r.accumulators} accumulators"
+            f"{f', {r.block_sums} for the sums of a block' if r.block_sums else ''} and about "
+            f"{r.overhead} more, of {r.register_cap}"
             for r in b.roles
             if r.accumulators or r.register_cap != b.launch_cap
         ),

@@ -24,8 +24,11 @@ def tuned_on(
     """The fastest candidate, on every buffer set.
 
     exact    operands whose product is exact; product: that product (M, N), as the gates have it
-    Raises   DeviceError if no candidate computes it, or cuBLASLt refuses the problem
+    Raises   DeviceError if no candidate computes it, or cuBLASLt refuses the problem, or there are
+             block scales, which it is not asked for
     """
+    if numerics.block_k:
+        raise DeviceError("candidates with block scales are not looked for")
     task = cublaslt.Product(numerics, exact.left, exact.right, exact.d.view)
     named = task.candidates(CANDIDATES)
     right = [x for x in named if _computes(task, x, exact, product, numerics, bench)]

@@ -97,15 +97,17 @@ def _indent(rows: Any) -> list[str]:
 
 
 def _register_rows(b: Budget) -> list[str]:
-    waiting = any(role.waiting for role in b.roles)
+    extra = [n for n in ("block_sums", "waiting") if any(getattr(r, n) for r in b.roles)]
+    titles = "".join(f"  {name.replace('_', ' ')}" for name in extra)
     rows = [
-        f"{'role':<10}{'warps':>7}{'accumulators':>14}{'  waiting' if waiting else ''}"
+        f"{'role':<10}{'warps':>7}{'accumulators':>14}{titles}"
         f"{'other':>7}{'needs about':>13}{'of':>5}"
     ]
     for r in b.roles:
+        cells = "".join(f"{getattr(r, name):>{2 + len(name)}}" for name in extra)
         rows.append(
-            f"{r.name:<10}{r.warps:>7}{r.accumulators:>14}{f'{r.waiting:>9}' if waiting else ''}"
-            f"{r.overhead + r.block_sums:>7}{r.registers:>13}{r.register_cap:>5}"
+            f"{r.name:<10}{r.warps:>7}{r.accumulators:>14}{cells}"
+            f"{r.overhead:>7}{r.registers:>13}{r.register_cap:>5}"
         )
     return rows
 

@@ -44,8 +44,8 @@ class Scales:
 
     def mean_square(self) -> float:
         """Of the factor that a product of two elements has."""
-        squares = (float((x.astype("float64") ** 2).mean()) for x in (self.a, self.b))
-        return float(np.prod(list(squares)))
+        a, b = (x.astype("float64") for x in (self.a, self.b))
+        return float((a * a).mean()) * float((b * b).mean())
 
     def _blocks(self, k: int, count: int) -> Array:
         return array_module(self.a).arange(k, k + count) // self.block
@@ -57,7 +57,7 @@ def make_scales(
     """Scales drawn evenly from `values`; None where `block` is 0: the operands have none."""
     if not block:
         return None
-    rng, choices = xp.random.default_rng(seed), xp.asarray(values, dtype="float32")
+    rng, choices = xp.random.default_rng(seed), xp.asarray(np.array(values, "float32"))
     blocks = -(-k // block)
     a, b = (
         choices[rng.integers(0, len(values), size=shape)]

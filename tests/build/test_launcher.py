@@ -55,7 +55,7 @@ TABLE = [
     {"m": LIMIT - 512, "n": LIMIT - 512, "lda": 2**33, "ldb": 2**33},
     {"a": 0}, {"a": 2}, {"a": 0x10008}, {"b": 0}, {"b": 0x20001}, {"d": 0}, {"d": 0x30001},
     {"lda": 63}, {"lda": 65}, {"lda": 68}, {"lda": 2**39}, {"lda": 2**62}, {"lda": -64},
-    {"ldb": 63}, {"ldb": 65}, {"ldb": 2**39}, {"ldd": 63}, {"ldd": -1},
+    {"ldb": 63}, {"ldb": 65}, {"ldb": 2**39}, {"ldb": 2**62}, {"ldd": 63}, {"ldd": -1},
     {"m": 0, "a": 0, "b": 0, "d": 0}, {"n": 0, "d": 1, "lda": 3}, {"m": 0, "k": -1},
     {"k": 0, "d": 0}, {"k": 0, "d": 0x30001}, {"k": 0, "a": 3, "b": 0, "ldd": 1},
     {"m": 1, "ldd": 0, "d": 0x30001}, {"m": 1, "lda": 65}, {"m": 12, "lda": 12},
@@ -178,8 +178,8 @@ def test_both_launchers_know_the_status_of_a_missing_workspace(launcher):
     if not plan.cuts_tiles:
         return
     m, n = plan.cluster_tile
-    cut = grid_of(plan, 67 * m, n, 128 * plan.tile[2], 66)
-    whole = grid_of(plan, 66 * m, n, 128 * plan.tile[2], 66)
+    cut = grid_of(plan, 67 * m, n, 256 * plan.tile[2], 66)
+    whole = grid_of(plan, 66 * m, n, 256 * plan.tile[2], 66)
     assert cut.share > 0 == whole.share
     for unusable in (GOOD, replace(GOOD, workspace=0x40008)):
         with pytest.raises(LaunchError, match=f"{cut.workspace_bytes} bytes") as error:

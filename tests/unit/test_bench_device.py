@@ -16,12 +16,13 @@ from strict_cupy import strict_cupy
 from variants import variant
 
 from kgen.bench.baselines import Baseline, baselines_of
-from kgen.bench.device import Problem, contestants
+from kgen.bench.device import Problem, baselines_on, buffers_for, contestants
 from kgen.plan import lower
 from kgen.run import Arguments, status_of
 from kgen.verify import inputs
 from kgen.verify.numbers import from_float32, number_format, to_float32, to_host
 from kgen.verify.problem import numerics_of
+from kgen.verify.scaling import Scales
 
 torch = pytest.importorskip("torch", reason="torch is not installed: no baseline to run")
 
@@ -86,3 +87,33 @@ def test_torch_multiplies_what_the_kernel_is_given(cupy: Any, monkeypatch, name:
     np.testing.assert_allclose(got, want, rtol=near, atol=near)
     assert others[0].note == NOTES.get(name, f"f32 accumulation, {numerics.a} output")
     assert output == numerics.output or name == "f16_inputs_bf16_output"
+
+
+def test_torch_gets_the_block_scales_as_it_wants_them(cupy: Any, monkeypatch) -> None:
+    """f32 scales by their definition, in the strides that torch asks for; no fast accumulation."""
+
+    def by_definition(left, turned, *, scale_a, scale_b, out_dtype, use_fast_accum, out) -> None:
+        (m, k), n = left.shape, turned.shape[1]
+        assert scale_a.stride() == (1, m)
+        assert scale_b.T.is_contiguous()
+        assert (out_dtype, use_fast_accum) == (out.dtype, False)
+        rows = scale_a.double().repeat_interleave(128, 1)[:, :k]
+        blocks = scale_b.T.double().repeat_interleave(128, 0).repeat_interleave(128, 1)[:n, :k]
+        out.copy_((left.double() * rows) @ (turned.T.double() * blocks).T)
+
+    monkeypatch.setattr(torch, "_scaled_mm", by_definition)
+    plan, kernel = lower(variant("persistent_e4m3_scaled_deferred_wrap")), Recorder()
+    candidate, (baseline,) = contestants(plan, kernel, Problem(72, 144, 272), seed=3)  # type: ignore[arg-type]
+    assert {status_of(plan, x) for x in kernel.seen} == {"ok"}
+    assert len({x.sfa for x in kernel.seen} | {x.sfb for x in kernel.seen}) == 2 * len(kernel.seen)
+    assert candidate.note == baseline.note == "f32 sums of scaled blocks of 128, bf16 output"
+    assert baseline.name == "torch._scaled_mm, block scales"
+    buffers = buffers_for(plan, Problem(72, 144, 272), seed=3)
+    baselines_on(plan, buffers)[0].launchers[0]()
+    numerics = numerics_of(plan)
+    x = inputs.normal(72, 144, 272, numerics, seed=3, xp=cupy)
+    assert x.scales is not None
+    scales = Scales(to_host(x.scales.a), to_host(x.scales.b), 128)
+    a, b = scales.applied(*(to_float32(to_host(y), "e4m3") for y in (x.a, x.b)))
+    got = to_float32(np.ascontiguousarray(to_host(buffers.sets[0].d.view)), "bf16")
+    np.testing.assert_allclose(got, a @ b.T, rtol=2**-8, atol=1e-3)

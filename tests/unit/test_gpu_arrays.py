@@ -5,6 +5,7 @@ copies.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +13,9 @@ from strict_cupy import strict_cupy
 
 from kgen.verify import inputs
 from kgen.verify.buffers import place_operand, place_output
-from kgen.verify.check import check
+from kgen.verify.check import check, make_reference
 from kgen.verify.gates import guard_gate, repeat_gate
-from kgen.verify.numbers import Numerics
+from kgen.verify.numbers import Numerics, from_float32
 from kgen.verify.simulate import Defect, simulated_kernel
 
 pytest.importorskip("torch", reason="torch is not installed: no reference for GPU arrays")
@@ -87,3 +88,21 @@ def test_buffers_and_repeats(cupy) -> None:
     assert repeat_gate(out.view, [out.view.copy()], numerics).passed
     out.buffer[out.start + 40] = 0
     assert not guard_gate(out).passed
+
+
+@pytest.mark.parametrize("kind", ["exact", "normal"])
+def test_block_scales_are_judged_as_on_numpy(cupy, kind: str) -> None:
+    """A right output, and one whose first block of B has another scale: the same reports."""
+    numerics = Numerics("e4m3", "e4m3", "f32", "bf16", 64, 32, 128, 32, mma_k=32, block_k=128)
+    reports = []
+    for options in ({}, {"xp": cupy}):
+        operands = inputs.GENERATORS[kind](130, 140, 300, numerics, seed=2, **options)
+        ref = make_reference(operands, numerics)
+        got = from_float32(ref.product.astype("float32"), "bf16")
+        assert operands.scales is not None
+        other = operands.scales.b.copy()
+        other[:1] *= 2
+        wrong = replace(operands, scales=replace(operands.scales, b=other))
+        reports.append((check(got, operands, numerics), check(got, wrong, numerics)))
+    assert str(reports[0]) == str(reports[1])
+    assert [report.passed for report in reports[0]] == [True, False]

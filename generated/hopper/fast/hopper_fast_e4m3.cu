@@ -26,7 +26,7 @@
 //   padding        944   to a multiple of 1024
 //   total       214016   of 232448 bytes
 // registers: 168 per thread at launch of 384 threads
-//   consumer: 128 accumulators and about 100 more, of 232
+//   consumer: 128 accumulators and about 36 more, of 232
 //   producer: 0 accumulators and about 38 more, of 40
 // mbarriers (arrivals complete a phase, with the bytes where given)
 //   full     3 x 1 arrival + 49152 bytes: the producer thread, then TMA of the cluster; consumers

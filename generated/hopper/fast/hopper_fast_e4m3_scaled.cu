@@ -29,7 +29,7 @@
 //   padding        928   to a multiple of 1024
 //   total       230400   of 232448 bytes
 // registers: 168 per thread at launch of 384 threads
-//   consumer: 128 accumulators and about 104 more, of 232
+//   consumer: 128 accumulators, 64 for the sums of a block and about 40 more, of 232
 //   producer: 0 accumulators and about 38 more, of 40
 // mbarriers (arrivals complete a phase, with the bytes where given)
 //   full     4 x 1 arrival + 49152 bytes: the producer thread, then TMA of the cluster; consumers
