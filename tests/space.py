@@ -119,8 +119,6 @@ def _wgmma_persistent(one: Draw, s: dict[str, Any]) -> None:
     s["clusters"] = one("auto", "auto", 1, 3)
     s["pdl"] = one(True, False)
     _producer(one, s, one("warp", "warpgroup", "warpgroup", "none"))
-    whole = s["scheduler"] == "round_robin" and s["producer"] != "none"
-    s["prefetch_b"] = s["pdl"] and whole and one(True, False)
     s["epilogue"] = {
         "kind": "tma_per_warp",
         "store_buffers": one(1, 2, 3, 4, 8),

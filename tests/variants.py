@@ -223,8 +223,6 @@ PERSISTENT: dict[str, dict[str, Any]] = {
         "scheduler": "wrap",
         "epilogue": {"deferred": True},
     },
-    "prefetch_1x2": {"pdl": True, "prefetch_b": True, "cluster": {"n": 2}},
-    "prefetch_warp": {"producer": "warp", "pdl": True, "prefetch_b": True},
     "none": {"producer": "none"},
     "none_2x1_wrap_pdl": {
         "producer": "none",

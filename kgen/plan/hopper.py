@@ -144,7 +144,6 @@ class WgmmaPersistentPlan(KernelPlan):
     shares_both: bool
     swaps: bool  # D^T = B A^T: columns of D lie along the rows of a wgmma
     wraps: bool
-    prefetches: bool  # the first stages of B are in L2 before the kernel before has ended
     refills: bool  # no producer: a consumer thread loads
     a_loads: tuple[Load, ...]
     b_loads: tuple[Load, ...]

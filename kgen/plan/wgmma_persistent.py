@@ -52,7 +52,6 @@ def lower_wgmma_persistent(loaded: LoadedSpec, budget: Budget) -> WgmmaPersisten
         shares_both=s.cluster.m > 1 and s.cluster.n > 1,
         swaps=s.swap_operands,
         wraps=wraps,
-        prefetches=s.prefetch_b,
         refills=s.producer == "none",
         a_loads=_loads(s, budget.box("a"), s.tile.m, s.cluster.n),
         b_loads=_loads(s, budget.box("b"), s.tile.n, s.cluster.m),

@@ -144,11 +144,6 @@ class WgmmaPersistent(Model):
         False,
         description="Programmatic dependent launch: the prologue overlaps the kernel before.",
     )
-    prefetch_b: bool = Field(
-        False,
-        description="Bring the first stages of B to L2 while the kernel before still runs; only "
-        "with pdl.",
-    )
     epilogue: TmaPerWarp = TmaPerWarp()  # pyright: ignore[reportCallIssue]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from persistent import AT_ONCE, B_N, NO_PRODUCER, WHOLE, cluster, plan_of
+from persistent import AT_ONCE, NO_PRODUCER, WHOLE, cluster, plan_of
 
 from kgen.render import render
 
@@ -42,25 +42,6 @@ def test_i3_every_role_waits_before_it_touches_global_memory(name, code_only):
         wait = body.index("\n    ptx::wait_for_previous_grid();")
         uses = ("fill_stage(", "refill(", "multiply(", "store_panel(", "add_part(", "for (")
         assert all(wait < body.index(use) for use in uses if use in body)
-
-
-PREFETCH = {**WHOLE, "pdl: false": "pdl: true\n  prefetch_b: true"}
-
-
-@pytest.mark.parametrize("major", [{}, B_N])
-def test_b_is_asked_for_before_the_wait_and_the_next_launch_starts_after_the_last_load(
-    major, code_only
-):
-    code = code_only(render(plan_of({**PREFETCH, **cluster(1, 2), **major})).source)
-    entry = code[code.index("__global__ void") :]
-    assert entry.index("prefetch_b(") < entry.index("if (group == kConsumers)")  # each role waits
-    producer = code[code.index("void produce(") : code.index("void round_panel(")]
-    assert producer.index("fill_stage(") < producer.index("\n    ptx::launch_dependents();")
-    assert code.count("ptx::launch_dependents();") == 1
-    asked = re.findall(r"ptx::tma_prefetch_2d\(&map_b, (.*)\);", code)
-    loaded = re.findall(r"ptx::tma_load_2d\(smem\.b\[.*?&map_b, full, (.*)\);", code)
-    assert asked == loaded
-    assert len(asked) == (4 if major else 1)
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from persistent import A_M, B_N, F16, NO_PRODUCER, WHOLE, cluster, findings, plan_of, refusal
+from persistent import A_M, B_N, F16, cluster, findings, plan_of, refusal
 
 NOT_DEFERRED = {"deferred: true": "deferred: false"}
 WITHOUT_DEFERRED = {old: new for old, new in F16.items() if old not in NOT_DEFERRED}
@@ -110,25 +110,6 @@ WITHOUT_DEFERRED = {old: new for old, new in F16.items() if old not in NOT_DEFER
             [
                 "fast.yaml:21:62: schedule.epilogue.deferred: a tile that waits in registers needs "
                 "those that a producer warpgroup gives up"
-            ],
-        ),
-        (
-            {"pdl: false": "pdl: true\n  prefetch_b: true", **NO_PRODUCER, **WHOLE}
-            | {"n: 256, k": "n: 128, k", **cluster(1, 2)},
-            [
-                "fast.yaml:21:15: schedule.prefetch_b: needs a producer: its last load lets the "
-                "next launch start"
-            ],
-        ),
-        (
-            {"pdl: false": "pdl: false\n  prefetch_b: true"},
-            [
-                "fast.yaml:21:15: schedule.prefetch_b: without pdl: true no kernel is waited for; "
-                "the loads are as early",
-                "fast.yaml:21:15: schedule.prefetch_b: needs scheduler: round_robin, where a CTA "
-                "starts with a whole tile",
-                "fast.yaml:21:15: schedule.prefetch_b: 2 CTAs along M share B, and each would ask "
-                "for all of it",
             ],
         ),
     ],

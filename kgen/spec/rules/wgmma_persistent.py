@@ -39,7 +39,6 @@ def rules(spec: KernelSpec) -> Iterator[Violation]:
     yield from _cluster(spec, s)
     yield from stage_rules(s)
     yield from register_rules(s)
-    yield from _prefetch(s)
     yield from _epilogue(spec, s)
     yield from _promotion(spec, s)
 
@@ -110,22 +109,6 @@ def _cluster(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
                 f"{parts} CTAs of the cluster share it and load {extent}/{parts} of it each; "
                 f"a part must be a multiple of {least}",
             )
-
-
-def _prefetch(s: WgmmaPersistent) -> Iterator[Violation]:
-    if not s.prefetch_b:
-        return
-    path = ("schedule", "prefetch_b")
-    if not s.pdl:
-        yield Violation(path, "without pdl: true no kernel is waited for; the loads are as early")
-    if s.producer == "none":
-        yield Violation(path, "needs a producer: its last load lets the next launch start")
-    if s.scheduler == "wrap":
-        yield Violation(path, "needs scheduler: round_robin, where a CTA starts with a whole tile")
-    if s.cluster.m > 1:
-        yield Violation(
-            path, f"{s.cluster.m} CTAs along M share B, and each would ask for all of it"
-        )
 
 
 def _epilogue(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
