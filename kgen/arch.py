@@ -80,7 +80,8 @@ SM_90A = Arch(
     smem_alignment=1024,  # [PTX] shared-memory matrix descriptor: 8 rows x 128 bytes
     cluster_ctas=8,  # [CC]
     mma_k_bytes=(32,),  # [PTX] wgmma shapes: k16 of 16 bits, k32 of 8, k8 of tf32
-    mma_flops_per_clock=4096,  # NVIDIA H100 white paper: 4 tensor cores, 512 FMA each
+    # NVIDIA H100 white paper: 4 tensor cores an SM, 512 FMA of f16 a clock each; an FMA is 2 FLOP.
+    mma_flops_per_clock=4096,
 )
 
 # What the three tcgen05 targets share, and share with Hopper where the line is not repeated.

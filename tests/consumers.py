@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kgen.build.process import scrubbed_env
+from kgen.sweep.child import death_of
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CONSUMERS = REPOSITORY / "examples" / "consumer"
@@ -30,17 +31,24 @@ def run(command: Sequence[str | Path], cwd: Path, extra: dict[str, str] | None =
 
 
 def _output(command: Sequence[str | Path], cwd: Path, environment: dict[str, str]) -> str:
-    done = subprocess.run(
-        [str(word) for word in command],
-        cwd=cwd,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=LONGEST_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
+    """What a command printed. A command that fails, dies or hangs is shown with all of it."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(
+            words,
+            cwd=cwd,
+            env={"PYTHONFAULTHANDLER": "1", **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=LONGEST_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as late:
+        printed = late.stdout.decode(errors="replace") if isinstance(late.stdout, bytes) else ""
+        raise AssertionError(f"{words} did not end in {late.timeout:g} s\n{printed}") from None
+    ended = f"{words} ended by {death_of(done.returncode)}\n{done.stdout}"
+    assert done.returncode == 0, ended
     return done.stdout
 
 

@@ -6,17 +6,21 @@ variable at it there: artefacts are found by content, so nothing is compiled aga
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
+import harmful
 from persistent import on_device
 from variants import VARIANTS, variant
 
 from kgen.api import build, load_spec, lower, render
-from kgen.build.compile import build_shared_library
+from kgen.build.compile import build_shared_library, compile_source
 from kgen.check import find_specs
 from kgen.paths import data_folder
 
 
 def main() -> None:
-    """Build every shipped kernel with its C launcher, and every variant."""
+    """Build every shipped kernel with its C launcher, every variant, and those that do harm."""
     for spec in find_specs([data_folder("specs")]):
         plan = lower(load_spec(spec))
         print(build(plan).path)
@@ -28,6 +32,10 @@ def main() -> None:
         print(build_shared_library(source, name=plan.name, target=plan.target))
     for name in VARIANTS:
         print(build(lower(variant(name))).path)
+    with tempfile.TemporaryDirectory(prefix="kgen-") as folder:
+        for one in harmful.candidates(Path(folder)):
+            name, target = one.plan.name, one.plan.target
+            print(compile_source(one.rendered.source, name=name, target=target).path)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +35,8 @@ from kgen.sweep.record import Recorder, Watch
 from kgen.sweep.space import points_of
 from kgen.sweep.store import Store
 
-TRACE = json.loads(Path(__file__).with_name("h200_windows.json").read_text())
+READINGS = json.loads(Path(__file__).with_name("h200_windows.json").read_text())["readings"]
+KERNEL = READINGS[0]["contestant"]
 SMALL, LARGE = Problem(256, 256, 128, "small"), Problem(512, 512, 128, "large")
 SCREEN, FINAL = Settings((10,), 3, 0.0, 3), Settings((30,), 5, 0.0, 5)
 
@@ -63,69 +65,86 @@ def test_a_board_that_slows_down_evenly_changes_no_ratio(speed, slope, moments) 
         assert reference_at(t, readings) / (torch(t) / speed) == pytest.approx(speed)
 
 
-# --- throttling, on a recorded trace (case J8)
+# --- throttling (case J8), on the windows of h200_windows.json, which says where they are from
 
 
 def replay(windows: tuple[int, ...]) -> Measurement:
-    """The protocol on recorded windows: same times, same clocks, no board."""
-    names = list(TRACE["windows"]["30"])
-    state: dict[str, Any] = {"window": windows[0], "turn": dict.fromkeys(names, 0)}
-
-    def launcher(name: str) -> Callable[[], None]:
-        def launch() -> None:
-            state["name"] = name
-
-        return launch
+    """The protocol on those windows: same times, same sensors, no board."""
+    rows = [row for row in READINGS if row["window"] in windows]
+    names = [row["contestant"] for row in rows if row["round"] == 0][: len({*_names(rows)})]
+    left = iter(rows)
+    samples = iter([row[when] for row in rows for when in ("before", "after")])
+    launched: list[str] = []
 
     def elapsed(body: Callable[[], None]) -> float:
         body()
-        name, window = state["name"], str(state["window"])
-        row = TRACE["windows"][window][name]
-        us = row["us"][state["turn"][name] % 5]
-        state["turn"][name] += 1
-        state["mhz"] = row["mhz"]
-        if all(count % 5 == 0 for count in state["turn"].values()):
-            state["window"] = windows[-1]
-        return us * 1e-6 * int(window)
+        row = next(left)
+        assert launched[-1] == row["contestant"], "the trace was taken in another order"
+        return row["seconds_per_launch"] * row["window"]
 
     def sample() -> Sample:
-        mhz = state.pop("mhz", TRACE["rest_mhz"])
-        capped = ("power cap",) if mhz < TRACE["rest_mhz"] else ()
-        return Sample(mhz, 3201.0, 690.0, 60.0, capped)
+        found = next(samples)
+        return Sample(**found | {"throttle": tuple(found["throttle"])})
 
-    contestants = [Contestant(name, (launcher(name),)) for name in names]
+    contestants = [Contestant(x, (lambda x=x: launched.append(x),)) for x in names]
     bench = Bench(elapsed, lambda: None, lambda seconds: None, Sampler(sample))
-    return measure(contestants[0], contestants[1:], Settings(windows, 5, 3.0), bench)
+    rounds = 1 + max(row["round"] for row in rows)
+    return measure(contestants[0], contestants[1:], Settings(windows, rounds, 3.0), bench)
 
 
-def test_throttling_is_found_in_a_recorded_trace() -> None:
-    """J8: 30 launches run at full clock, 100 do not; both are kept, and the notes say so."""
+def _names(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["contestant"] for row in rows]
+
+
+def of(name: str, window: int) -> list[dict[str, Any]]:
+    """Readings of one contestant in windows of one length, by round."""
+    found = [r for r in READINGS if (r["contestant"], r["window"]) == (name, window)]
+    return sorted(found, key=lambda row: row["round"])
+
+
+def test_throttling_is_found() -> None:
+    """J8: long windows end on a lower clock; they are kept, and the notes say so."""
     found = replay((30, 100))
-    assert found.times("torch.mm", 100)[0] == pytest.approx(1573.032e-6)
-    assert list(found.notes) == [
-        "the driver reported power cap in 15 of 30 windows",
-        "hopper_v6, 100 launches: the SM clock fell to 1560 of 1980 MHz",
-        "torch.mm, 100 launches: the SM clock fell to 1425 of 1980 MHz",
-        "torch.mm, f16 accumulation, 100 launches: the SM clock fell to 1545 of 1980 MHz",
-    ]
-    assert found.ratio("torch.mm", 30).median == pytest.approx(1.083, abs=0.001)
-    assert found.ratio("torch.mm", 100).median == pytest.approx(1.098, abs=0.001)
+    assert len(found.readings) == len(READINGS), "no window is ever dropped"
+    fastest = max(row[when]["sm_mhz"] for row in READINGS for when in ("before", "after"))
+    slowest = min(row["after"]["sm_mhz"] for row in of("torch.mm", 100))
+    assert slowest < 0.9 * fastest, "a trace without throttling shows nothing: record another"
+    wanted = f"torch.mm, 100 launches: the SM clock fell to {slowest:.0f} of {fastest:.0f} MHz"
+    assert wanted in found.notes
+    capped = [r for r in READINGS if "power cap" in (*_reasons(r, "before"), *_reasons(r, "after"))]
+    assert (
+        f"the driver reported power cap in {len(capped)} of {len(READINGS)} windows" in found.notes
+    )
+    for window in (30, 100):
+        own, torch = (
+            [r["seconds_per_launch"] for r in of(x, window)] for x in (KERNEL, "torch.mm")
+        )
+        ratios = [theirs / ours for ours, theirs in zip(own, torch, strict=True)]
+        assert found.ratio("torch.mm", window).median == pytest.approx(statistics.median(ratios))
 
 
-@pytest.mark.parametrize(("window", "capped"), [(30, False), (100, True)])
-def test_a_final_keeps_clocks_interval_and_notes(window: int, capped: bool) -> None:
+def _reasons(row: dict[str, Any], when: str) -> list[str]:
+    return row[when]["throttle"]
+
+
+@pytest.mark.parametrize("window", [30, 100])
+def test_a_final_keeps_clocks_interval_and_notes(window: int) -> None:
     """What the results file gets of a final: nothing is dropped, whatever the clock did."""
-    found = replay((window,))
+    found, rows = replay((window,)), of(KERNEL, window)
     record = device.final_records(found, 1, (8192, 8192, 8192), {})[0]
-    row = TRACE["windows"][str(window)]["hopper_v6"]
     (timed,) = record["timed"]["windows"]
-    assert timed["timings"][0]["rounds_us"] == pytest.approx(row["us"])
-    assert record["sm_mhz"] == row["mhz"] and 1 < record["low"] < record["ratio"] < record["high"]
+    micro = [1e6 * row["seconds_per_launch"] for row in rows]
+    assert timed["timings"][0]["rounds_us"] == pytest.approx(micro)
+    assert record["sm_mhz"] == statistics.median(row["after"]["sm_mhz"] for row in rows)
+    assert record["low"] <= record["ratio"] <= record["high"]
     assert [r["baseline"] for r in timed["ratios"]] == ["torch.mm", "torch.mm, f16 accumulation"]
-    assert timed["ratios"][1]["median"] < record["ratio"] == timed["ratios"][0]["median"]
-    assert len(record["trace"]) == 10
-    assert any("power cap" in reasons for _, _, reasons in record["trace"]) == capped
-    assert any("SM clock fell to 1560 of 1980" in note for note in record["notes"]) == capped
+    assert record["ratio"] == timed["ratios"][0]["median"]
+    assert record["trace"] == [
+        [row[when]["sm_mhz"], row[when]["power_w"], row[when]["throttle"]]
+        for row in rows
+        for when in ("before", "after")
+    ]
+    assert record["notes"] == list(found.notes)
 
 
 def baselines(record: dict[str, Any]) -> list[str]:
@@ -138,7 +157,9 @@ def test_kernels_of_one_final_are_paired_with_torch_by_round() -> None:
     found = replay((30,))
     same = device.final_records(found, 2, (8192, 8192, 8192), {})
     assert [baselines(r) for r in same] == [["torch.mm, f16 accumulation"]] * 2
-    assert same[1]["ratio"] == pytest.approx(1393.048 / 1448.733, rel=0.03)
+    pairs = zip(of("torch.mm, f16 accumulation", 30), of("torch.mm", 30), strict=True)
+    ratios = [x["seconds_per_launch"] / y["seconds_per_launch"] for x, y in pairs]
+    assert same[1]["ratio"] == pytest.approx(statistics.median(ratios))
 
 
 # --- lanes: a child that runs its work in this process

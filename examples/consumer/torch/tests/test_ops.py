@@ -149,7 +149,8 @@ print("replayed")
 def test_the_first_call_of_a_process_may_be_captured(name):
     """No warm-up, capture in global mode, both forms of the operator, two replays on new data."""
     dtype = str(OPS[name]).removeprefix("torch.")
-    command = [sys.executable, "-c", FIRST_CALL, name, dtype]
+    command = [sys.executable, "-X", "faulthandler", "-c", FIRST_CALL, name, dtype]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-    assert done.stdout == "replayed\n", done.stderr
+    ended = f"exit status {done.returncode}\n{done.stdout}{done.stderr}"
+    assert (done.returncode, done.stdout) == (0, "replayed\n"), ended
