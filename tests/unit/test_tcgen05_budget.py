@@ -14,6 +14,9 @@ from kgen.budget import budget
 from kgen.budget.tcgen05 import Tcgen05Budget
 from kgen.errors import BudgetError, SpecError
 from kgen.explain.tcgen05 import published
+from kgen.plan import lower
+from kgen.render import render
+from kgen.run.grid import grid_of
 from kgen.spec import parse_spec
 
 
@@ -171,6 +174,43 @@ def test_split_rings_count_apart():
     rows = {x.name: x for x in budget_of("rubin_nvfp4_split_4x2").barriers}
     assert (rows["a_full"].tx_bytes, rows["b_full"].tx_bytes) == (2 * 32768, 2 * (16384 + 8192))
     assert (rows["a_empty"].arrivals, rows["b_empty"].arrivals) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "readers", "arriver"),
+    [
+        ("bf16_clc", 7, "4 epilogue + 1 producer + 1 scheduler + 1 mma"),
+        ("bf16_pair_clc", 26, "16 epilogue + 4 producer + 4 scheduler + 2 mma"),
+        ("rubin_nvfp4_split_clc", 30, "16 epilogue + 8 producer + 4 scheduler + 2 mma"),
+    ],
+)
+def test_an_answer_is_free_once_every_reader_of_the_cluster_has_it(name, readers, arriver):
+    """Of a pair, one MMA warp reads. Each CTA expects the 16 bytes that land in it."""
+    b = budget_of(name)
+    rows = {x.name: x for x in b.barriers}
+    assert (rows["tile_empty"].arrivals, rows["tile_empty"].arriver) == (readers, arriver)
+    assert (rows["tile_full"].arrivals, rows["tile_full"].tx_bytes) == (1, 16)
+    assert rows["tile_full"].count == rows["tile_empty"].count == 3
+    assert items(b)["tiles"] == 48
+    static = budget_of(name, scheduler="static")
+    assert not {"tile_full", "tile_empty"} & {x.name for x in static.barriers}
+    assert "tiles" not in items(static) and static.threads == b.threads - 32
+
+
+@pytest.mark.parametrize(("name", "size"), [("bf16_clc", 1), ("bf16_pair_clc", 4)])
+def test_a_grid_of_cluster_launch_control_has_a_cluster_for_each_tile(name, size):
+    """Whatever the device holds at a time. Rows of a cluster tile: two pairs of 256."""
+    plan = lower(variant(name))
+    rows, columns = (512, 256) if size == 4 else (128, 128)
+    assert plan.resident is None and plan.cluster_tile == (rows, columns)
+    grid = grid_of(plan, 3 * rows + 1, 2 * columns, 64)
+    assert (grid.tiles_m, grid.tiles_n, grid.ctas) == (4, 2, 8 * size)
+    assert plan.max_tiles * size <= 2**31 - 1 < (plan.max_tiles + 1) * size
+    source = render(plan).source
+    clusters = " * kClusterSize" if size > 1 else ""
+    count = f"tiles(m, {rows}) * tiles(n, {columns})" if size > 1 else "tiles(m, kTileM)"
+    assert f"const dim3 ctas(static_cast<unsigned>({count}" in source
+    assert f"{clusters}));" in source and "resident" not in source
 
 
 def test_a_depth_for_b_is_one_for_a_too_unless_given():
