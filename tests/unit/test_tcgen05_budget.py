@@ -251,7 +251,7 @@ def test_columns_that_do_not_fit_have_a_row_each_and_a_fix():
     ("name", "changes", "what"),
     [
         ("bf16", {"kind": "wgmma_ws"}, "schedule.mma: unknown key"),
-        ("bf16", {"mma": {"m": 64, "n": 256}}, "leave 64 a CTA"),
+        ("bf16", {"mma": {"m": 64, "n": 256}}, "of tensor memory: 128 rows"),
         ("bf16", {"tile": {"m": 384, "n": 256, "k": 64}}, "must be mma.m, 128, or twice that"),
         ("bf16", {"tile": {"m": 128, "n": 256, "k": 48}}, "must be a multiple of 64, 128 bytes"),
         ("bf16_pair", {"cluster": {"m": 1}}, "lies along M and needs an even number"),
@@ -269,13 +269,47 @@ def test_columns_that_do_not_fit_have_a_row_each_and_a_fix():
         (
             "nvfp4_one_cta",
             {"mma": {"m": 128, "n": 64}, "tile": {"m": 128, "n": 64, "k": 256}},
-            "with block scales a multiple of 128",
+            "with block scales a multiple of 128, the rows of B that share a block of scales, so "
+            "that no tile starts inside one; the nearest is 128",
+        ),
+        (
+            "nvfp4_one_cta",
+            {"mma": {"m": 128, "n": 200}, "tile": {"m": 128, "n": 200, "k": 256}},
+            "so that no tile starts inside one; the nearest are 128 and 256",
+        ),
+        (
+            "bf16",
+            {"mma": {"m": 128, "n": 200}, "tile": {"m": 128, "n": 200, "k": 64}},
+            "200 columns; must be a multiple of 16 up to 256; the nearest are 192 and 208",
+        ),
+        (
+            "bf16",
+            {"mma": {"m": 128, "n": 96}, "tile": {"m": 128, "n": 96, "k": 64}},
+            "must be a multiple of 64, 128 bytes of D; the nearest are 64 and 128",
+        ),
+        (
+            "nvfp4_one_cta",
+            {"tile": {"m": 128, "n": 128, "k": 320}},
+            "320 elements; must be a multiple of 256, 128 bytes of e2m1; the nearest are 256 and "
+            "512",
         ),
         ("bf16", {"mma": {"m": 128, "n": 256, "k_bytes": 64}}, "f16 has no 64-byte K step"),
     ],
 )
 def test_what_the_rules_refuse(name, changes, what):
     assert what in refusal(name, SpecError, **changes)
+
+
+def test_a_k_whose_scales_are_padded_is_refused_before_anything_is_built():
+    """Zeros of a tail times what stands in the padding could be NaN."""
+    text = variant_text("nvfp4_one_cta")
+    shapes = '"verify": {"shapes": [[64, 64, 2688], [64, 64, 100]]}'
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text.replace('"schedule"', f'{shapes}, "schedule"', 1))
+    assert (
+        "verify.shapes[1][2]: K = 100; with a scale for 16 elements a multiple of 64, so that no "
+        "padding of the scales takes part; the nearest are 64 and 128" in str(caught.value)
+    )
 
 
 @pytest.mark.parametrize(
