@@ -83,6 +83,9 @@ VARIANTS: dict[str, Variant] = {
         gemm("e4m3"),
         schedule((256, 256, 128), (256, 256), cluster=(8, 1)),
     ),
+    "fp8_global": (
+        "sm_100a", gemm("e4m3", global_scale=True), schedule((128, 128, 128), (128, 128))
+    ),
     "mxfp8_one_cta": ("sm_100a", gemm("e4m3", **MX), schedule((128, 128, 128), (128, 128))),
     "mxfp8_pair": (
         "sm_103a",

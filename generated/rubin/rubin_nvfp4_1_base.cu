@@ -13,7 +13,7 @@
 // Two elements a byte, that of even K in the low half; K is even.
 // sfa, sfb: a ue4m3 scale for 16 elements of K, as pack_scales lays them out, 16-byte
 // aligned. K is a multiple of 64, so that no padding takes part.
-// alpha: one factor of D, the product of the global scales of A and B.
+// alpha: one factor of D, such as the product of global scales of A and B.
 //
 // 6 warps: 4 epilogue, 1 producer, 1 MMA. Clusters of 2 x 1 CTAs (M x N).
 // Persistent: a resident cluster takes every n-th tile, in groups of 8 tile columns;

@@ -49,7 +49,7 @@ def interface(
             f"aligned. K is a multiple of {scales[0].whole}, so that no padding takes part.",
         ]
     if gemm.global_scale:
-        rows.append("alpha: one factor of D, the product of the global scales of A and B.")
+        rows.append("alpha: one factor of D, such as the product of global scales of A and B.")
     return tuple(rows)
 
 

@@ -100,7 +100,10 @@ FP8_SUM_BITS = 14
 
 @dataclass(frozen=True)
 class Scaling:
-    """Block scales: the formats behind the values, and K elements of one scale."""
+    """The formats behind the values, block scales with their K elements, and a global scale.
+
+    Without block scales, scale is empty and block 0.
+    """
 
     a: str
     b: str
@@ -114,7 +117,7 @@ class Numerics:
     """What a right kernel does to its numbers, and how its output is cut into tiles.
 
     D[M,N] = A[M,K] @ B[N,K].T; the accumulator is rounded once per MMA instruction, `mma_k`
-    elements of K. With block scales a and b are f32, which holds every element x scale.
+    elements of K. With scales a and b are f32, which holds every element x scale.
     Units   tile_m, tile_n, tile_k, slab_m, mma_k in elements
     """
 

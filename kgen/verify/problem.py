@@ -47,9 +47,10 @@ def numerics_of(plan: KernelPlan) -> Numerics:
 def _scaling_of(plan: KernelPlan) -> Scaling | None:
     gemm = plan.budget.spec.gemm
     scale = gemm.block_scale
-    if scale is None or plan.scale_arrays:
+    if plan.scale_arrays or not (scale or gemm.global_scale):
         return None
-    return Scaling(gemm.a.dtype, gemm.b.dtype, scale.dtype, scale.block, gemm.global_scale)
+    blocks = (scale.dtype, scale.block) if scale else ("", 0)
+    return Scaling(gemm.a.dtype, gemm.b.dtype, *blocks, gemm.global_scale)
 
 
 def tile_of(plan: KernelPlan) -> Tile:

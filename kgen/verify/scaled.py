@@ -1,4 +1,4 @@
-"""Operands with block scales: elements, scales, and the values that both mean together.
+"""Operands with scales: elements, block scales, and the values that both mean together.
 
 Knows no reference and no gate: these see the values, as float32. Every block draws its own scale,
 so that a kernel which mixes them up computes something else.
@@ -26,11 +26,12 @@ LEAST_AMPLITUDE = 4  # of exact values: elements up to 2, scales of 1 and 2 at l
 class ScaledOperands(Operands):
     """a (M, K) and b (N, K) are values, float32; alpha is contained in a.
 
-    Shapes  elements: a (M, K), b (N, K), one pattern an element; mma_scales: (rows, K / block)
+    Shapes  elements: a (M, K), b (N, K), one pattern an element; mma_scales: (rows, K / block) of
+            a and b, or none
     """
 
     elements: tuple[Array, Array]
-    mma_scales: tuple[Array, Array]
+    mma_scales: tuple[Array, ...]
     alpha: float
 
     def stored(self, operand: str) -> Array:
@@ -52,27 +53,29 @@ def _operands(
     element, scale  make float32 blocks: (generator, rows, columns) -> (rows, columns)
     """
     m, n, k = size
-    count = -(-k // scaling.block)
 
-    def one(rows: int, name: str, first: int) -> tuple[Array, Array, Array]:
+    def one(rows: int, name: str, first: int) -> tuple[Array, Array | None, Array]:
         bits = matrix(rows, k, name, first, xp, lambda rng, r: element(rng, r, k))
-        form = scaling.scale
+        values, form = to_float32(bits, name), scaling.scale
+        if not form:
+            return bits, None, values
+        count = -(-k // scaling.block)
         scales = matrix(rows, count, form, first + 1, xp, lambda rng, r: scale(rng, r, count))
         wide = to_float32(scales, form).repeat(scaling.block, axis=1)[:, :k]
-        return bits, scales, to_float32(bits, name) * wide
+        return bits, scales, values * wide
 
     alpha = ALPHA if scaling.takes_global else 1.0
     bits_a, scales_a, a = one(m, scaling.a, 4 * seed)
     bits_b, scales_b, b = one(n, scaling.b, 4 * seed + 2)
     a = a * np.float32(alpha)
     kind, note = described
-    bits, scales = (bits_a, bits_b), (scales_a, scales_b)
+    bits, scales = (bits_a, bits_b), tuple(x for x in (scales_a, scales_b) if x is not None)
     return ScaledOperands(a, b, kind, note, elements=bits, mma_scales=scales, alpha=alpha)
 
 
 def _scaling(numerics: Numerics) -> Scaling:
     if numerics.scaling is None:
-        raise VerifyError("these operands are for a kernel with block scales")
+        raise VerifyError("these operands are for a kernel with scales")
     return numerics.scaling
 
 
@@ -114,6 +117,6 @@ def normal(
 def make_operands(
     kind: str, m: int, n: int, k: int, numerics: Numerics, *, seed: int = 0, xp: Any = np
 ) -> Operands:
-    """Operands of one kind for any kernel, with block scales where it has them."""
+    """Operands of one kind for any kernel, with scales where it has them."""
     makers = {"exact": exact, "normal": normal} if numerics.scaling else inputs.GENERATORS
     return makers[kind](m, n, k, numerics, seed=seed, xp=xp)

@@ -121,8 +121,6 @@ def rules(spec: KernelSpec) -> Iterator[Violation]:
     yield from _tensor_memory(spec, s)
     yield from _shared_memory(spec, s)
     yield from _split(spec, s)
-    if spec.gemm.global_scale and not spec.gemm.block_scale:
-        yield Violation(("gemm", "global_scale"), "needs gemm.block_scale, whose range it widens")
 
 
 def _tile(spec: KernelSpec, s: Tcgen05Schedule, form: MmaForm) -> Iterator[Violation]:
