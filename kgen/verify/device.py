@@ -13,10 +13,10 @@ from kgen.verify.buffers import PlacedMatrix, place_output
 from kgen.verify.check import check, make_reference
 from kgen.verify.gates import guard_gate, repeat_gate
 from kgen.verify.inputs import Operands
+from kgen.verify.mma_scales import make_operands
 from kgen.verify.outcome import Report
 from kgen.verify.problem import arguments_of, numerics_of, operands_in_memory, tile_of
 from kgen.verify.reference import Reference
-from kgen.verify.scaled import make_operands
 from kgen.verify.shapes import Shape, derived_shapes, shape
 
 REPEATS = 20

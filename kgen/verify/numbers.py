@@ -99,8 +99,8 @@ FP8_SUM_BITS = 14
 
 
 @dataclass(frozen=True)
-class Scaling:
-    """The formats behind the values, block scales with their K elements, and a global scale.
+class MmaScaling:
+    """Scales that the MMA applies: formats behind the values, K elements of a scale, a global one.
 
     Without block scales, scale is empty and block 0.
     """
@@ -133,7 +133,7 @@ class Numerics:
     block_k: int = 0  # K elements whose sums are scaled and added up in f32; 0: all are one sum
     widening: float = 1.0  # declared factor on the bounds; never on exactness
     family: str = "wgmma"  # of tensor cores
-    scaling: Scaling | None = None
+    scaling: MmaScaling | None = None
 
     @property
     def sums_fp8(self) -> bool:

@@ -17,8 +17,8 @@ from kgen.spec.rules.wgmma import mma_k
 from kgen.verify.arrays import array_module
 from kgen.verify.buffers import PlacedMatrix, place_operand
 from kgen.verify.inputs import Operands
-from kgen.verify.numbers import Numerics, Scaling, number_format
-from kgen.verify.scaled import ScaledOperands
+from kgen.verify.mma_scales import ScaledOperands
+from kgen.verify.numbers import MmaScaling, Numerics, number_format
 from kgen.verify.shapes import Shape, Tile
 
 
@@ -44,13 +44,13 @@ def numerics_of(plan: KernelPlan) -> Numerics:
     )
 
 
-def _scaling_of(plan: KernelPlan) -> Scaling | None:
+def _scaling_of(plan: KernelPlan) -> MmaScaling | None:
     gemm = plan.budget.spec.gemm
     scale = gemm.block_scale
     if plan.scale_arrays or not (scale or gemm.global_scale):
         return None
     blocks = (scale.dtype, scale.block) if scale else ("", 0)
-    return Scaling(gemm.a.dtype, gemm.b.dtype, *blocks, gemm.global_scale)
+    return MmaScaling(gemm.a.dtype, gemm.b.dtype, *blocks, gemm.global_scale)
 
 
 def tile_of(plan: KernelPlan) -> Tile:

@@ -16,7 +16,7 @@ from kgen.errors import VerifyError
 from kgen.verify import inputs
 from kgen.verify.arrays import Array
 from kgen.verify.inputs import ExactPlan, Operands, exact_block, exact_plan, matrix
-from kgen.verify.numbers import Numerics, Scaling, to_float32
+from kgen.verify.numbers import MmaScaling, Numerics, to_float32
 
 ALPHA = 0.5  # the global scale of every case: exact, and a kernel that forgets it is off by two
 LEAST_AMPLITUDE = 4  # of exact values: elements up to 2, scales of 1 and 2 at least
@@ -41,7 +41,7 @@ class ScaledOperands(Operands):
 
 def _operands(
     size: tuple[int, int, int],
-    scaling: Scaling,
+    scaling: MmaScaling,
     described: tuple[str, str],
     element: Callable[[Any, int, int], Array],
     scale: Callable[[Any, int, int], Array],
@@ -73,7 +73,7 @@ def _operands(
     return ScaledOperands(a, b, kind, note, elements=bits, mma_scales=scales, alpha=alpha)
 
 
-def _scaling(numerics: Numerics) -> Scaling:
+def _scaling(numerics: Numerics) -> MmaScaling:
     if numerics.scaling is None:
         raise VerifyError("these operands are for a kernel with scales")
     return numerics.scaling

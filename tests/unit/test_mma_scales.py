@@ -20,9 +20,9 @@ from kgen.errors import KgenError, LaunchError
 from kgen.plan import KernelPlan, lower
 from kgen.verify.device import Case, run_case, verify_on_gpu
 from kgen.verify.inputs import exact_plan
+from kgen.verify.mma_scales import exact, normal
 from kgen.verify.numbers import to_float32
 from kgen.verify.problem import numerics_of, tile_of
-from kgen.verify.scaled import exact, normal
 from kgen.verify.shapes import derived_shapes, emulator_shapes, shape
 
 pytest.importorskip("torch", reason="torch is not installed: no reference for GPU arrays")
@@ -139,6 +139,7 @@ def test_every_derived_shape_of_a_scaled_kernel_has_whole_scales():
 
 def test_block_scales_are_not_timed_and_it_is_said():
     with pytest.raises(
-        KgenError, match="scales have no baseline to be timed against; kgen verify --on gpu"
+        KgenError,
+        match="scales of tcgen05 have no baseline to be timed against; kgen verify --on gpu",
     ):
         baselines_of(numerics_of(plan_of("rubin_nvfp4")))
