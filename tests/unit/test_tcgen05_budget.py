@@ -342,7 +342,10 @@ def test_a_hopper_schedule_refuses_blackwell(v6):
             parse_spec(v6({"target: sm_90a": f"target: {target}"}))
     for change, what in (
         ({"a: {dtype: f16": "a: {dtype: e4m3"}, "e4m3; wgmma_ws takes f16 and bf16"),
-        ({"accumulator: f16": "global_scale: true\n  accumulator: f16"}, "belong to tcgen05"),
+        (
+            {"accumulator: f16": "global_scale: true\n  accumulator: f16"},
+            "a factor of D belongs to tcgen05",
+        ),
     ):
         with pytest.raises(SpecError) as caught:
             parse_spec(v6(change))
