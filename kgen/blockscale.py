@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,15 +16,18 @@ def _tiled_shape(layout: ScaleLayout) -> tuple[int, ...]:
     return layout.row_tiles, TILE_ROWS // LANES, LANES, layout.k_tiles, TILE_SCALES
 
 
-def pack_scales(layout: ScaleLayout, scales: np.ndarray, padding: int = 0) -> np.ndarray:
+def pack_scales(
+    layout: ScaleLayout, scales: np.ndarray, padding: int = 0, xp: Any = np
+) -> np.ndarray:
     """Memory image of scales.
 
     Shapes  scales (rows, scales) uint8; result (bytes,) uint8
+    xp  the library of the arrays: numpy or cupy
     Raises  ValueError if the shape is not that of the layout
     """
     if scales.shape != (layout.rows, layout.scales):
         raise ValueError(f"scales {scales.shape}, expected {(layout.rows, layout.scales)}")
-    whole = np.full(
+    whole = xp.full(
         (layout.row_tiles * TILE_ROWS, layout.k_tiles * TILE_SCALES), padding, dtype="uint8"
     )
     whole[: layout.rows, : layout.scales] = scales

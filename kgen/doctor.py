@@ -78,7 +78,8 @@ def _host_compiler() -> str:
 
 
 def _gpu() -> str:
-    from kgen.run.launch import import_cupy, import_driver
+    from kgen.run.driver import import_driver
+    from kgen.run.launch import import_cupy
 
     cupy = import_cupy()
     import_driver()

@@ -60,6 +60,14 @@ VARIANTS: dict[str, Variant] = {
         gemm("bf16"),
         schedule((256, 256, 64), (256, 256), cluster=(4, 2), pdl=True),
     ),
+    "bf16_clc": (
+        "sm_103a", gemm("bf16"), schedule((128, 128, 64), (128, 128), scheduler="clc")
+    ),
+    "bf16_pair_clc": (
+        "sm_100a",
+        gemm("bf16"),
+        schedule((256, 256, 64), (256, 256), cluster=(4, 1), scheduler="clc", pdl=True),
+    ),
     "bf16_pair_mn_major": (
         "sm_100a",
         MN_MAJOR,
@@ -74,6 +82,9 @@ VARIANTS: dict[str, Variant] = {
         "sm_100a",
         gemm("e4m3"),
         schedule((256, 256, 128), (256, 256), cluster=(8, 1)),
+    ),
+    "fp8_global": (
+        "sm_100a", gemm("e4m3", global_scale=True), schedule((128, 128, 128), (128, 128))
     ),
     "mxfp8_one_cta": ("sm_100a", gemm("e4m3", **MX), schedule((128, 128, 128), (128, 128))),
     "mxfp8_pair": (
@@ -136,6 +147,14 @@ VARIANTS: dict[str, Variant] = {
         schedule(
             (512, 256, 256), (256, 256), 64, (4, 2), "tcgen05_ws_split", collector="b_reuse",
             l2={"a": "evict_last", "b": "evict_first", "promotion_bytes": 256},
+        ),
+    ),
+    "rubin_nvfp4_split_clc": (
+        "sm_107a",
+        gemm("e2m1", **NVFP4),
+        schedule(
+            (512, 256, 256), (256, 256), 64, (2, 2), "tcgen05_ws_split", collector="b_reuse",
+            scheduler="clc",
         ),
     ),
     "rubin_nvfp4_not_oversized": (

@@ -9,7 +9,7 @@
 // Two elements a byte, that of even K in the low half; K is even.
 // sfa, sfb: a ue4m3 scale for 16 elements of K, as pack_scales lays them out, 16-byte
 // aligned. K is a multiple of 64, so that no padding takes part.
-// alpha: one factor of D, the product of the global scales of A and B.
+// alpha: one factor of D, such as the product of global scales of A and B.
 #ifndef KGEN_blackwell_nvfp4_b300_H
 #define KGEN_blackwell_nvfp4_b300_H
 

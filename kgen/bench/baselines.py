@@ -57,10 +57,16 @@ def baselines_of(numerics: Numerics) -> tuple[Baseline, ...]:
     """Every baseline that computes a kernel's product from its operands.
 
     torch.mm writes the operands' type, whatever the kernel's D; the others write the kernel's.
+    Raises KgenError for scales of tcgen05, for which there is none
     """
     if numerics.block_k:
         name = "torch._scaled_mm, block scales"
         return (Baseline(name, numerics.output, computes(numerics), torch_block_scaled_mm),)
+    if numerics.scaling:
+        raise KgenError(
+            "scales of tcgen05 have no baseline to be timed against; "
+            "kgen verify --on gpu judges them"
+        )
     if numerics.a in FP8:
         return (
             Baseline(

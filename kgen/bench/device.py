@@ -12,13 +12,19 @@ from kgen.bench.baselines import Baseline, baselines_of, computes
 from kgen.bench.protocol import Bench, Contestant, Measurement, Reading, Settings, measure
 from kgen.bench.sampler import nvml_sampler
 from kgen.plan import KernelPlan
-from kgen.run import Kernel
+from kgen.run import Arguments, Kernel
 from kgen.verify import inputs
 from kgen.verify.buffers import PlacedMatrix, place_output
-from kgen.verify.device import arguments_of
 from kgen.verify.inputs import Operands
 from kgen.verify.numbers import Numerics, number_format
-from kgen.verify.problem import numerics_of, operand_in_memory, scales_in_memory, tile_of
+from kgen.verify.problem import (
+    PlacedOperands,
+    arguments_of,
+    numerics_of,
+    operand_in_memory,
+    scales_in_memory,
+    tile_of,
+)
 from kgen.verify.shapes import Shape, shape
 
 L2_MULTIPLE = 3  # the buffer sets together are at least this many L2 caches
@@ -142,6 +148,10 @@ class BufferSet:
     right: Any  # B with rows along N
     scales: tuple[PlacedMatrix, ...] = ()  # of blocks of A and of B
 
+    def arguments(self, layout: Shape) -> Arguments:
+        """Launch arguments on these buffers."""
+        return arguments_of(layout, PlacedOperands(self.a, self.b, self.scales), self.d)
+
 
 @dataclass(frozen=True)
 class Buffers:
@@ -161,10 +171,11 @@ def operand_layout(plan: KernelPlan) -> tuple[Any, ...]:
 
 
 def buffers_for(plan: KernelPlan, problem: Problem, seed: int = 0) -> Buffers:
-    """Fresh buffers on the current GPU."""
+    """Fresh buffers on the current GPU. Raises KgenError where no baseline computes the product."""
     import cupy
 
     numerics = numerics_of(plan)
+    baselines_of(numerics)  # refuses what nothing could be timed against
     device = cupy.cuda.Device()
     cache = cupy.cuda.runtime.getDeviceProperties(device.id)["l2CacheSize"]
     sets = max(MINIMUM_SETS, -(-L2_MULTIPLE * cache // _bytes(numerics, problem)))
@@ -188,9 +199,7 @@ def buffer_set(plan: KernelPlan, x: Operands, layout: Shape) -> BufferSet:
 
 def candidate_on(plan: KernelPlan, kernel: Kernel, buffers: Buffers) -> Contestant:
     """The kernel on every buffer set. Raises LaunchError where a launch precondition fails."""
-    launchers = [
-        kernel.prepare(arguments_of(buffers.layout, x.a, x.b, x.d, x.scales)) for x in buffers.sets
-    ]
+    launchers = [kernel.prepare(x.arguments(buffers.layout)) for x in buffers.sets]
     return Contestant(plan.name, tuple(launchers), computes(numerics_of(plan)))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from importlib import metadata
 
 from kgen.bench import device
+from kgen.bench.baselines import baselines_of
 from kgen.bench.protocol import Measurement, Reading, Settings
 from kgen.bench.results import Compiler, Gpu, Result, Timed, Verified, timed, verified
 from kgen.build.compile import Artifact
@@ -35,8 +36,10 @@ def run(
     """Verify a built kernel, then time it on every problem.
 
     derived  also verify the shapes that follow from the tile; the timed ones are always verified
-    Raises   VerifyError, naming the first failure, before anything is timed if the kernel is wrong
+    Raises   KgenError where no baseline computes the product; VerifyError, naming the first
+             failure, before anything is timed if the kernel is wrong
     """
+    baselines_of(numerics_of(plan))  # refuses what cannot be timed, before anything runs
     import_cupy()
     kernel = Kernel(plan, artifact.path)
     facts = device.gpu_facts()

@@ -7,21 +7,26 @@ from dataclasses import dataclass
 from kgen.arch import ARCHS, Arch, launch_register_cap
 from kgen.budget.ledger import Item, Ledger
 from kgen.budget.model import Budget, Role, TmaBox
-from kgen.budget.tcgen05_barriers import barriers
+from kgen.budget.tcgen05_barriers import (
+    ANSWER_BYTES,
+    EPILOGUE_WARPS,
+    TILE_SLOTS,
+    barriers,
+    producers,
+)
 from kgen.budget.tcgen05_geometry import Geometry, geometry
 from kgen.budget.tmem import TmemBuffer, TmemMap, plan_tmem
 from kgen.scales import TILE_BYTES, TILE_ROWS, TILE_SCALES
 from kgen.spec import KernelSpec
-from kgen.spec.blackwell import Tcgen05WsSplit
 from kgen.spec.rules.tcgen05 import LANES, ROW_BYTES, schedule_of
 
 MBARRIER_BYTES = 8
 WORD_BYTES = 4  # where tcgen05.alloc leaves the first column
-EPILOGUE_WARPS = LANES // 32
 # Beyond the values of one box, as ptxas 13.5 reports for these templates; an estimate.
 EPILOGUE_REGISTERS = 28
 PRODUCER_REGISTERS = 40
 MMA_REGISTERS = 40
+SCHEDULER_REGISTERS = 40
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,9 @@ def tcgen05_smem(spec: KernelSpec, arch: Arch, g: Geometry) -> Ledger:
         if scales:
             how = f"{b_stages} stages x {blocks} x {g.words} blocks x {TILE_BYTES} B"
             items.append(Item(name, b_stages * scales, how))
+    if s.scheduler == "clc":
+        how = f"{TILE_SLOTS} answers x {ANSWER_BYTES} B"
+        items.append(Item("tiles", TILE_SLOTS * ANSWER_BYTES, how))
     items += [
         Item("mbarriers", count * MBARRIER_BYTES, f"{count} x {MBARRIER_BYTES} B"),
         Item("TMEM address", WORD_BYTES, "where tcgen05.alloc leaves it"),
@@ -209,14 +217,14 @@ def _with_buffers(spec: KernelSpec, arch: Arch, g: Geometry) -> KernelSpec:
 
 
 def _roles(spec: KernelSpec, arch: Arch, g: Geometry) -> tuple[Role, ...]:
-    split = isinstance(spec.schedule, Tcgen05WsSplit)
-    producers = ("A producer", "B producer") if split else ("producer",)
-    warps = EPILOGUE_WARPS + len(producers) + 1
-    cap = launch_register_cap(arch, 32 * warps)
+    single = [(name, PRODUCER_REGISTERS) for name in producers(spec)]
+    single.append(("mma", MMA_REGISTERS))
+    if schedule_of(spec).scheduler == "clc":
+        single.append(("scheduler", SCHEDULER_REGISTERS))
+    cap = launch_register_cap(arch, 32 * (EPILOGUE_WARPS + len(single)))
     rows = [Role("epilogue", EPILOGUE_WARPS, 0, cap, g.box_n, EPILOGUE_REGISTERS)]
-    for i, name in enumerate(producers):
-        rows.append(Role(name, 1, EPILOGUE_WARPS + i, cap, 0, PRODUCER_REGISTERS))
-    rows.append(Role("mma", 1, warps - 1, cap, 0, MMA_REGISTERS))
+    for warp, (name, registers) in enumerate(single, EPILOGUE_WARPS):
+        rows.append(Role(name, 1, warp, cap, 0, registers))
     return tuple(rows)
 
 

@@ -13,6 +13,16 @@ from kgen.spec.blackwell import Tcgen05WsSplit
 from kgen.spec.rules.tcgen05 import LANES, schedule_of
 
 EPILOGUE_WARPS = LANES // 32
+# Tiles that a cluster knows of: the one that is multiplied, whose epilogue is still to come, the
+# one that is loaded, and the one that is asked for.
+TILE_SLOTS = 3
+ANSWER_BYTES = 16  # of a request to cluster launch control; source: PTX ISA, try_cancel
+
+
+def producers(spec: KernelSpec) -> tuple[str, ...]:
+    """The roles that load, a warp each."""
+    split = isinstance(spec.schedule, Tcgen05WsSplit)
+    return ("A producer", "B producer") if split else ("producer",)
 
 
 def barriers(spec: KernelSpec, g: Geometry) -> tuple[Barrier, ...]:
@@ -22,9 +32,11 @@ def barriers(spec: KernelSpec, g: Geometry) -> tuple[Barrier, ...]:
            that is multicast is counted where it lands
     empty  one commit of every CTA group that a load of this CTA reaches, since the load may write
            there only once that group has read the stage
+    tile_full, tile_empty  with cluster launch control: every CTA waits for its own copy of an
+           answer, and that of CTA 0, which asks, for all readers of the cluster
     """
     s = schedule_of(spec)
-    both = "the leading {}, then TMA of both CTAs" if g.group == 2 else "the {}, then TMA"
+    both = "the leading {}, then TMA of both" if g.group == 2 else "the {}, then TMA"
     a_groups, b_groups = g.a_shares, g.b_shares
     assert isinstance(s.stages, int)
     if isinstance(s, Tcgen05WsSplit):
@@ -41,12 +53,30 @@ def barriers(spec: KernelSpec, g: Geometry) -> tuple[Barrier, ...]:
         rings = _ring("", s.stages, g.group * size, groups, "producer", both, _LATE)
     buffers = s.tmem.buffers
     assert isinstance(buffers, int)
+    tiles = _tiles(spec, g) if s.scheduler == "clc" else ()
     accumulators = buffers * g.m_tiles * g.n_tiles
     arriver = "a thread of each epilogue warp" + (", both CTAs" if g.group == 2 else "")
     return (
         *rings,
         Barrier("acc_full", buffers, 1, 0, "the commit behind a tile", "epilogue"),
         Barrier("acc_empty", accumulators, EPILOGUE_WARPS * g.group, 0, arriver, "mma"),
+        *tiles,
+    )
+
+
+def _tiles(spec: KernelSpec, g: Geometry) -> tuple[Barrier, Barrier]:
+    """The two rows around the answers of cluster launch control."""
+    readers = {
+        "epilogue": EPILOGUE_WARPS * g.ctas,
+        "producer": len(producers(spec)) * g.ctas,
+        "scheduler": g.ctas,
+        "mma": g.ctas // g.group,
+    }
+    arriver = " + ".join(f"{n} {name}" for name, n in readers.items())
+    asked = "the scheduler, then the answer"
+    return (
+        Barrier("tile_full", TILE_SLOTS, 1, ANSWER_BYTES, asked, "all roles"),
+        Barrier("tile_empty", TILE_SLOTS, sum(readers.values()), 0, arriver, "scheduler"),
     )
 
 

@@ -38,6 +38,11 @@ class Geometry:
         return self.cluster_m * self.cluster_n
 
     @property
+    def cluster_tile(self) -> tuple[int, int]:
+        """Rows and columns of D that a cluster computes at a time; a pair shares one tile."""
+        return self.tile_m * self.cluster_m // self.group, self.tile_n * self.cluster_n
+
+    @property
     def rows_a(self) -> int:
         """Rows of A and D."""
         return self.tile_m // self.group

@@ -113,11 +113,11 @@ def _register_rows(b: Budget) -> list[str]:
 
 
 def _barrier_rows(b: Budget) -> list[str]:
-    rows = [f"{'name':<9}{'count':>6}{'arrivals':>10}{'tx bytes':>10}   arrives -> waits"]
+    wide = max(9, *(len(x.name) for x in b.barriers))
+    rows = [f"{'name':<{wide}}{'count':>6}{'arrivals':>10}{'tx bytes':>10}   arrives -> waits"]
     for x in b.barriers:
-        rows.append(
-            f"{x.name:<9}{x.count:>6}{x.arrivals:>10}{x.tx_bytes:>10}   {x.arriver} -> {x.waiter}"
-        )
+        counts = f"{x.count:>6}{x.arrivals:>10}{x.tx_bytes:>10}"
+        rows.append(f"{x.name:<{wide}}{counts}   {x.arriver} -> {x.waiter}")
     return rows
 
 
@@ -147,9 +147,14 @@ def _grid_rows(plan: KernelPlan) -> list[str]:
         return persistent.grid_rows(plan)
     m, n = plan.cluster_tile
     grid = f"ceil(M / {m}) x ceil(N / {n})"
+    size = " x ".join(map(str, plan.cluster))
     rows = [f"one CTA per tile, grid.x = {grid}; cluster 1; {_raster(s.raster)}"]
+    if plan.clustered:
+        rows = [
+            f"one cluster of {size} CTAs for each of {grid} cluster tiles,",
+            f"grid.x = {plan.cluster[0] * plan.cluster[1]} times that; {_raster(s.raster)}",
+        ]
     if plan.resident:
-        size = " x ".join(map(str, plan.cluster))
         rows = [
             f"as many clusters of {size} CTAs as the device holds, each takes every n-th of",
             f"{grid} cluster tiles; {_raster(s.raster)}",

@@ -111,8 +111,14 @@ def picture(b: Tcgen05Budget) -> list[str]:
         ]
     copies = [f"       | scales --tcgen05.cp--> {_scale_columns(b)} columns"] if scales else []
     buffers = s.tmem.buffers
+    slots = [x for x in b.barriers if x.name.startswith("tile_")]
+    scheduler = [
+        f"  scheduler --try_cancel--> {x.count} answers of {x.tx_bytes} bytes, for all roles"
+        for x in slots[:1]
+    ]
     return [
         "pipeline",
+        *scheduler,
         *loads,
         *copies,
         f"       v full: the bytes of {'both CTAs' if g.group == 2 else 'the stage'} have landed",

@@ -185,6 +185,14 @@ class KernelPlan:
         """Rows and columns of D that a cluster computes at a time."""
         return self.tile[0] * self.cluster[0], self.tile[1] * self.cluster[1]
 
+    @property
+    def counted_tile(self) -> tuple[str, str]:
+        """The rows and columns by which the launcher counts tiles, as CUDA text."""
+        if self.resident or self.clustered:
+            m, n = self.cluster_tile
+            return str(m), str(n)
+        return "kTileM", "kTileN"
+
     def constant(self, name: str) -> int:
         """The value of a constant of the generated file."""
         return next(c.value for c in self.constants if c.name == name)

@@ -25,7 +25,7 @@ def lower_tcgen05(loaded: LoadedSpec, budget: Budget) -> Tcgen05Plan:
     b = budget
     spec, g, arch = b.spec, b.shape, b.arch
     s = schedule_of(spec)
-    split = isinstance(s, Tcgen05WsSplit)
+    split, takes_over = isinstance(s, Tcgen05WsSplit), s.scheduler == "clc"
     maps, scales = tensor_maps(b), scale_maps(b)
     # Row and column indices up to one cluster past the end must fit in 32 bits.
     reach = max(g.tile_m * g.b_shares, g.tile_n * g.cluster_n)
@@ -55,14 +55,15 @@ def lower_tcgen05(loaded: LoadedSpec, budget: Budget) -> Tcgen05Plan:
         maps=maps,
         statuses=statuses(maps[:2], maps[2].dtype, extent_limit, scales),
         extent_limit=extent_limit,
-        max_tiles=2**31 - 1 - LARGEST_GRID,
+        max_tiles=arch.grid_x // g.ctas if takes_over else 2**31 - 1 - LARGEST_GRID,
         max_stride=arch.tma_stride_limit,
         threads=b.threads,
         smem_bytes=b.smem.total,
         tile=(g.tile_m, g.tile_n, g.tile_k),
         cluster=(g.cluster_m, g.cluster_n),
         pdl=s.pdl,
-        resident=ResidentGrid(None, None, 0, 0),
+        resident=None if takes_over else ResidentGrid(None, None, 0, 0),
+        takes_over=takes_over,
         scale_maps=scales,
         takes_global_scale=spec.gemm.global_scale,
         is_oversized=b.oversized,
@@ -116,6 +117,8 @@ def _barriers(b: Tcgen05Budget) -> tuple[BarrierInit, ...]:
         "b_empty": "kStagesB",
         "acc_full": "kAccBuffers",
         "acc_empty": "kAccBuffers * kAccumulators",
+        "tile_full": "kTileSlots",
+        "tile_empty": "kTileSlots",
     }
     return tuple(
         BarrierInit(x.name, counts[x.name], str(x.arrivals), x.arriver) for x in b.barriers
@@ -131,6 +134,8 @@ _NOTES = {
     "b_empty": "the MMAs are done with the stage",
     "acc_full": "the accumulators hold a tile",
     "acc_empty": "the epilogue has read the accumulator",
+    "tile_full": "the slot holds an answer",
+    "tile_empty": "all roles have read it; used in CTA 0",
 }
 
 
@@ -147,6 +152,8 @@ def _storage(b: Tcgen05Budget) -> tuple[Field, ...]:
             Field("uint8_t", "sfa", (other, "kBytesSfa"), "scales of A, with B's stage"),
             Field("uint8_t", "sfb", (other, "kBytesSfb"), "scales of B"),
         ]
+    if schedule_of(b.spec).scheduler == "clc":
+        rows.append(Field("uint4", "tiles", ("kTileSlots",), "answers of cluster launch control"))
     rows += [Field("uint64_t", x.name, (x.count,), _NOTES[x.name]) for x in _barriers(b)]
     rows.append(Field("uint32_t", "tmem", (), "first column of tensor memory"))
     return tuple(rows)
@@ -159,14 +166,18 @@ def _problem_fields(b: Tcgen05Budget) -> tuple[ProblemField, ...]:
         return ProblemField("int", name, "i4", f"static_cast<int>({value})", note)
 
     unit = "cluster tiles" if b.shape.ctas > 1 else "tiles"
+    tiles_m, tiles_n = "grid.tiles_m", "grid.tiles_n"
+    if schedule_of(b.spec).scheduler == "clc":
+        m, n = b.shape.cluster_tile
+        tiles_m, tiles_n = f"tiles(m, {m})", f"tiles(n, {n})"
     rows = [
         ProblemField(pointer, "d", "u8", f"static_cast<{pointer}>(d)", "D, row-major"),
         ProblemField("int64_t", "ldd", "i8", "ldd", "elements from one row of D to the next"),
         count("m", "m", "rows of D"),
         count("n", "n", "columns of D"),
         count("k_tiles", "tiles(k, kTileK)", "K in tiles of kTileK, rounded up"),
-        count("tiles_m", "grid.tiles_m", f"M in {unit}, rounded up"),
-        count("tiles_n", "grid.tiles_n", f"N in {unit}, rounded up"),
+        count("tiles_m", tiles_m, f"M in {unit}, rounded up"),
+        count("tiles_n", tiles_n, f"N in {unit}, rounded up"),
         ProblemField("int", "tma_store", "i4", "tma_store", "rows of D start and end on 16 bytes"),
     ]
     if b.spec.gemm.global_scale:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kgen.budget.tcgen05 import Tcgen05Budget
 from kgen.plan.model import KernelPlan
 
 
@@ -61,6 +62,8 @@ class Issue:
 class Tcgen05Plan(KernelPlan):
     """One kernel of a tcgen05 schedule."""
 
+    budget: Tcgen05Budget
+    takes_over: bool  # cluster launch control: a cluster takes over ones that have not started
     is_split: bool  # A has a ring of its own
     is_pair: bool  # cta_group 2
     a_shared: bool  # A is loaded in slices by the CTAs of a cluster along N
@@ -89,8 +92,7 @@ class Tcgen05Plan(KernelPlan):
     @property
     def cluster_tile(self) -> tuple[int, int]:
         """Rows and columns of D that a cluster computes at a time; a pair shares one tile."""
-        m, n = self.cluster
-        return self.tile[0] * m // self.cta_group, self.tile[1] * n
+        return self.budget.shape.cluster_tile
 
     def form(self, operand: str) -> LoadForm:
         """The form of one operand's loads."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kgen.budget.tcgen05 import Tcgen05Budget, ring_depths
+from kgen.budget.tcgen05_barriers import ANSWER_BYTES, TILE_SLOTS
 from kgen.plan.launch import ScaleMap
 from kgen.plan.model import Constant, TensorMap
 from kgen.spec.blackwell import Tcgen05WsSplit
@@ -48,14 +49,15 @@ def interface(
             f"aligned. K is a multiple of {scales[0].whole}, so that no padding takes part.",
         ]
     if gemm.global_scale:
-        rows.append("alpha: one factor of D, the product of the global scales of A and B.")
+        rows.append("alpha: one factor of D, such as the product of global scales of A and B.")
     return tuple(rows)
 
 
 def structure(b: Tcgen05Budget) -> tuple[str, ...]:
     """Warps, cluster, order of the sum."""
     s, g = schedule_of(b.spec), b.shape
-    loaders = "2 producer warps" if isinstance(s, Tcgen05WsSplit) else "1 producer warp"
+    producers = 2 if isinstance(s, Tcgen05WsSplit) else 1
+    scheduler = ", 1 scheduler" if s.scheduler == "clc" else ""
     cluster = (
         f"Clusters of {g.cluster_m} x {g.cluster_n} CTAs (M x N)"
         if g.ctas > 1
@@ -67,10 +69,14 @@ def structure(b: Tcgen05Budget) -> tuple[str, ...]:
         if s.tmem.buffers == 2
         else "the epilogue frees each accumulator as it has read it"
     )
+    who = "cluster" if g.ctas > 1 else "CTA"
+    groups = f"in groups of {s.raster.group} {along}"
+    tiles = f"Persistent: a resident {who} takes every n-th tile, {groups};"
+    if s.scheduler == "clc":
+        tiles = f"One {who} for each tile, {groups}; a {who} that is done takes another's;"
     return (
-        f"{b.threads // 32} warps: 4 epilogue warps, {loaders}, 1 MMA warp. {cluster}.",
-        f"Persistent: a resident cluster takes every n-th tile, in groups of {s.raster.group} "
-        f"{along};",
+        f"{b.threads // 32} warps: 4 epilogue, {producers} producer, 1 MMA{scheduler}. {cluster}.",
+        tiles,
         f"{overlap}.",
         "K is summed in one fixed order: equal inputs give equal bits.",
         "Built, not run on hardware.",
@@ -95,6 +101,7 @@ def constants(b: Tcgen05Budget) -> tuple[Constant, ...]:
         Constant("kStoreBoxN", g.box_n, f"columns of one TMA store: {ROW_BYTES} bytes"),
         Constant("kStoreBuffers", s.epilogue.store_buffers, "staging buffers of D"),
         Constant("kStoreBytes", g.buffer_bytes, f"{LANES} rows of {ROW_BYTES} bytes"),
+        *_slots(b),
         Constant("kRasterGroup", s.raster.group, "tiles side by side that run together"),
         *_cluster(b),
         *_warps(b),
@@ -108,11 +115,21 @@ def constants(b: Tcgen05Budget) -> tuple[Constant, ...]:
     return tuple(rows)
 
 
+def _slots(b: Tcgen05Budget) -> list[Constant]:
+    if schedule_of(b.spec).scheduler == "static":
+        return []
+    return [
+        Constant("kTileSlots", TILE_SLOTS, "answers that are on their way or not read by all"),
+        Constant("kAnswerBytes", ANSWER_BYTES, "of cluster launch control"),
+    ]
+
+
 def _warps(b: Tcgen05Budget) -> list[Constant]:
     names = {
         "producer": ("kProducerWarp", "one thread of it loads"),
         "A producer": ("kProducerWarpA", "one thread of it loads A"),
         "B producer": ("kProducerWarpB", "one thread of it loads B and scales"),
+        "scheduler": ("kSchedulerWarp", "one thread of it asks for the next tile"),
         "mma": ("kMmaWarp", "one thread of it issues the MMAs; allocates tensor memory"),
     }
     return [

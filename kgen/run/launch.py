@@ -6,7 +6,7 @@ The tensor maps come from the plan's own table, the one that the C launcher is r
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,8 @@ from kgen.run.arguments import (
     require_workspace,
     stores_by_tma,
 )
+from kgen.run.attributes import allow_oversized, launch_attributes, memory_attributes
+from kgen.run.driver import checked, import_driver
 from kgen.run.grid import Grid, grid_of
 from kgen.scales import TILE_BYTES, ScaleLayout
 
@@ -60,15 +62,6 @@ def require_device(plan: KernelPlan) -> Any:
             f"device {device.id} is {name}, {device.compute_capability}"
         )
     return cupy
-
-
-def import_driver() -> Any:
-    """The driver API of cuda-bindings. Raises DeviceError when it is not installed."""
-    try:
-        from cuda.bindings import driver
-    except ImportError as error:
-        raise DeviceError(f"cuda-bindings is not installed ({error})") from error
-    return driver
 
 
 def encode_map(row: TensorMap, x: Arguments) -> np.void:
@@ -137,45 +130,41 @@ class Launch:
             self.function((self.grid,), (self.threads,), self.arguments, shared_mem=self.smem_bytes)
 
 
-class OverlappingLaunch(Launch):
-    """A launch whose prologue may overlap the kernel before it on the stream.
+@dataclass(frozen=True)
+class AttributedLaunch(Launch):
+    """A launch with attributes, which cupy's own launch cannot ask for."""
 
-    That is programmatic stream serialisation, which cupy's own launch cannot ask for.
-    """
+    attributes: tuple[Any, ...]  # CUlaunchAttribute
 
     def __call__(self) -> None:
         """Enqueue once. Raises DeviceError with the driver's code when it refuses."""
+        if not self.grid:
+            return
         import cupy
 
         config, function, pointers, _ = self._call
         driver = import_driver()
         config.hStream = driver.CUstream(cupy.cuda.get_current_stream().ptr)
-        (error,) = driver.cuLaunchKernelEx(config, function, pointers, 0)
-        if int(error):
-            raise DeviceError(f"cuLaunchKernelEx: {error.name}")
+        checked(driver.cuLaunchKernelEx(config, function, pointers, 0), "cuLaunchKernelEx")
 
     @cached_property
     def _call(self) -> tuple[Any, Any, int, Any]:
         """Configuration, function, address of the argument pointers, and what they point into."""
-        driver = import_driver()
-        config = launch_config(self.grid, self.threads, self.smem_bytes)
-        overlap = driver.CUlaunchAttribute()
-        ids = driver.CUlaunchAttributeID
-        overlap.id = ids.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-        overlap.value.programmaticStreamSerializationAllowed = 1
-        config.attrs, config.numAttrs = [overlap], 1
+        config = launch_config(self.grid, self.threads, self.smem_bytes, self.attributes)
         buffers = [np.array(x) for x in self.arguments]
         pointers = np.array([x.ctypes.data for x in buffers], dtype=np.uint64)
-        function = driver.CUfunction(self.function.kernel.ptr)
+        function = import_driver().CUfunction(self.function.kernel.ptr)
         return config, function, pointers.ctypes.data, (buffers, pointers)
 
 
-def launch_config(grid: int, threads: int, smem_bytes: int) -> Any:
+def launch_config(grid: int, threads: int, smem_bytes: int, attributes: Sequence[Any]) -> Any:
     """The driver's launch configuration of a one-dimensional grid."""
     config = import_driver().CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = grid, 1, 1
     config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
     config.sharedMemBytes = smem_bytes
+    if attributes:
+        config.attrs, config.numAttrs = list(attributes), len(attributes)
     return config
 
 
@@ -185,12 +174,12 @@ class Kernel:
     def __init__(self, plan: KernelPlan, cubin: Path) -> None:
         """Raises DeviceError when the current device cannot run the plan's target."""
         cupy = require_device(plan)
-        if plan.is_oversized:
-            what = f"{plan.smem_bytes} bytes of shared memory; cupy knows no oversized mode"
-            raise DeviceError(f"{plan.name} needs its C launcher, for {what}")
         self.plan = plan
         self._function = cupy.RawModule(path=str(cubin)).get_function(plan.name)
-        self._function.max_dynamic_shared_size_bytes = plan.smem_bytes
+        if plan.is_oversized:
+            allow_oversized(plan, import_driver().CUfunction(self._function.kernel.ptr))
+        else:
+            self._function.max_dynamic_shared_size_bytes = plan.smem_bytes
         self.resident = resident_clusters(plan, self._function) if plan.resident else None
         self._workspaces: list[Any] = []  # prepared launches may use any of them
 
@@ -221,8 +210,9 @@ class Kernel:
         if plan.map_d:
             maps.append(encode_map(plan.map_d, x) if stores_by_tma(plan, x) else ZERO_MAP)
         arguments = (*maps, problem_record(plan, x, grid))
-        launch = OverlappingLaunch if plan.pdl else Launch
-        return launch(self._function, grid.ctas, plan.threads, plan.smem_bytes, arguments)
+        fields = (self._function, grid.ctas, plan.threads, plan.smem_bytes, arguments)
+        attributes = launch_attributes(plan)
+        return AttributedLaunch(*fields, tuple(attributes)) if attributes else Launch(*fields)
 
     def _own_workspace(self, size: int) -> int:
         if size == 0:
@@ -242,12 +232,10 @@ def resident_clusters(plan: KernelPlan, function: Any) -> int:
         device = cupy.cuda.Device().id
         return cupy.cuda.runtime.getDeviceProperties(device)["multiProcessorCount"]
     driver = import_driver()
-    config = launch_config(plan.cluster[0] * plan.cluster[1], plan.threads, plan.smem_bytes)
-    handle = driver.CUfunction(function.kernel.ptr)
-    error, clusters = driver.cuOccupancyMaxActiveClusters(handle, config)
-    if int(error):
-        raise DeviceError(f"cuOccupancyMaxActiveClusters: {error.name}")
-    return clusters
+    size = plan.cluster[0] * plan.cluster[1]
+    config = launch_config(size, plan.threads, plan.smem_bytes, memory_attributes(plan))
+    answer = driver.cuOccupancyMaxActiveClusters(driver.CUfunction(function.kernel.ptr), config)
+    return checked(answer, "cuOccupancyMaxActiveClusters")
 
 
 class SharedLibrary:

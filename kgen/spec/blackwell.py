@@ -90,6 +90,12 @@ class _Tcgen05(Model):
     tile: GroupTile
     mma: MmaShape
     cluster: Cluster = Cluster()  # pyright: ignore[reportCallIssue]
+    scheduler: Literal["static", "clc"] = Field(
+        "static",
+        description="Who gives a cluster its next tile. static: resident clusters take every n-th. "
+        "clc: a cluster for each tile, and those that run take over ones that have not started "
+        "(cluster launch control).",
+    )
     collector: Literal["none", "b_reuse", "ab_five_reads"] = Field(
         "none",
         description="b_reuse: two MMAs along M read B once. ab_five_reads: 2 x 2 MMAs read five "

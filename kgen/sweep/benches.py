@@ -23,7 +23,6 @@ from kgen.plan import KernelPlan
 from kgen.run import Kernel
 from kgen.verify import inputs
 from kgen.verify.check import make_reference
-from kgen.verify.device import arguments_of
 from kgen.verify.inputs import Operands
 from kgen.verify.numbers import bit_patterns, from_float32, number_format
 from kgen.verify.problem import numerics_of, tile_of
@@ -111,6 +110,6 @@ def is_exact(bench: SharedBench, kernel: Kernel) -> bool:
     x, name = bench.exact, bench.exact.d.name
     bits = bit_patterns(x.d.buffer, name)
     bits[...] = number_format(name).poison
-    kernel.prepare(arguments_of(bench.layout, x.a, x.b, x.d))()
+    kernel.prepare(x.arguments(bench.layout))()
     cupy.cuda.Device().synchronize()
     return bool((bits == bench.wanted).all())

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from kgen.arch import Arch
 from kgen.dtypes import dtype
 from kgen.tcgen05.kinds import FP8, KINDS, BlockScale, Kind
+from kgen.tcgen05.nearest import nearest_multiples
 
 LARGEST_N = 256
 NARROW_STEP, WIDE_STEP = 32, 64  # bytes of K that one MMA takes
@@ -169,7 +170,9 @@ def _shape(kind: Kind, r: MmaRequest) -> Iterator[Finding]:
     if r.b in FP8 and r.b_major != "k":
         step = max(step, 16 * r.cta_group)
     if r.n % step or not step <= r.n <= LARGEST_N:
-        yield Finding("n", f"{r.n} columns; must be a multiple of {step} up to {LARGEST_N}")
+        near = nearest_multiples(r.n, step, LARGEST_N)
+        what = f"{r.n} columns; must be a multiple of {step} up to {LARGEST_N}; {near}"
+        yield Finding("n", what)
 
 
 def _idesc(kind: Kind, r: MmaRequest) -> int:

@@ -7,20 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kgen.plan import KernelPlan
-from kgen.run import Arguments, Kernel
+from kgen.run import Kernel
 from kgen.verify import inputs
 from kgen.verify.buffers import PlacedMatrix, place_output
 from kgen.verify.check import check, make_reference
 from kgen.verify.gates import guard_gate, repeat_gate
 from kgen.verify.inputs import Operands
+from kgen.verify.mma_scales import make_operands
 from kgen.verify.outcome import Report
-from kgen.verify.problem import (
-    device_address,
-    numerics_of,
-    operand_in_memory,
-    scales_in_memory,
-    tile_of,
-)
+from kgen.verify.problem import arguments_of, numerics_of, operands_in_memory, tile_of
 from kgen.verify.reference import Reference
 from kgen.verify.shapes import Shape, derived_shapes, shape
 
@@ -84,7 +79,7 @@ def run_case(
     import cupy
 
     numerics = numerics_of(plan)
-    operands = inputs.GENERATORS[kind](one.m, one.n, one.k, numerics, seed=seed, xp=cupy)
+    operands = make_operands(kind, one.m, one.n, one.k, numerics, seed=seed, xp=cupy)
     return judge(plan, kernel, one, operands, repeats)
 
 
@@ -103,13 +98,11 @@ def judge(
     import cupy
 
     numerics = numerics_of(plan)
-    a = operand_in_memory(plan, operands.a, "a", one)
-    b = operand_in_memory(plan, operands.b, "b", one)
-    scales = scales_in_memory(operands)
+    placed = operands_in_memory(plan, operands, one)
 
     def launch() -> PlacedMatrix:
         d = place_output(one.m, one.n, one.ldd, numerics.output, offset=one.offset_d, xp=cupy)
-        kernel.prepare(arguments_of(one, a, b, d, scales))()
+        kernel.prepare(arguments_of(one, placed, d))()
         cupy.cuda.Device().synchronize()
         return d
 
@@ -120,17 +113,3 @@ def judge(
         others: Iterator[Any] = (launch().view for _ in range(repeats))
         extra.append(repeat_gate(d.view, others, numerics))
     return Case(one, replace(report, results=(*report.results, *extra)))
-
-
-def arguments_of(
-    one: Shape,
-    a: PlacedMatrix,
-    b: PlacedMatrix,
-    d: PlacedMatrix,
-    scales: tuple[PlacedMatrix, ...] = (),
-) -> Arguments:
-    """Launch arguments of placed matrices; `scales` of A and of B where there are any."""
-    where = [device_address(x) for x in (a, b, d)]
-    sfa, sfb = (device_address(x) for x in scales) if scales else (0, 0)
-    size = (one.m, one.n, one.k)
-    return Arguments(where[0], where[1], where[2], *size, a.ld, b.ld, d.ld, sfa=sfa, sfb=sfb)

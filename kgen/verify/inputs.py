@@ -41,6 +41,10 @@ class Operands:
     note: str
     scales: Scales | None = None
 
+    def stored(self, operand: str) -> Array:
+        """What a kernel reads as operand `a` or `b`."""
+        return getattr(self, operand)
+
 
 @dataclass(frozen=True)
 class ExactPlan:
@@ -57,8 +61,10 @@ def _mean_square(amplitude: int) -> float:
     return (amplitude + 1) * (2 * amplitude + 1) / 6
 
 
-def exact_plan(k: int, numerics: Numerics) -> ExactPlan:
+def exact_plan(k: int, numerics: Numerics, least: int = 1) -> ExactPlan:
     """The densest integers for which a product of length `k` is exact in accumulator and output.
+
+    least  amplitude that is wanted at any rate, for which the integers become sparser
 
     Every partial sum, in any order, is at most |a||b| (Cauchy-Schwarz over nonzeros), which must
     not exceed the accumulator's last exact integer. The final sum must be exact in the output
@@ -71,7 +77,8 @@ def exact_plan(k: int, numerics: Numerics) -> ExactPlan:
     output = number_format(numerics.output).exact_integer
     for gap in range(1, max(k, 1) + 1):
         nonzeros = -(-k // gap)
-        for amplitude in range(LARGEST_INTEGER if gap == 1 else 1, 0, -1):
+        most = LARGEST_INTEGER if gap == 1 else least
+        for amplitude in range(most, least - 1, -1):
             largest = nonzeros * (amplitude * max(scale)) ** 2
             overlap = nonzeros / gap
             deviation = math.sqrt(overlap) * _mean_square(amplitude) * spread
@@ -81,7 +88,7 @@ def exact_plan(k: int, numerics: Numerics) -> ExactPlan:
     raise VerifyError(f"no integers keep a sum of {k} products exact in {numerics.accumulator}")
 
 
-def _exact_block(rng: Any, xp: Any, rows: int, k: int, plan: ExactPlan) -> Array:
+def exact_block(rng: Any, xp: Any, rows: int, k: int, plan: ExactPlan) -> Array:
     groups = -(-k // plan.gap)
     magnitude = rng.integers(1, plan.amplitude + 1, size=(rows, groups))
     sign = 2 * rng.integers(0, 2, size=(rows, groups)) - 1
@@ -93,7 +100,7 @@ def _exact_block(rng: Any, xp: Any, rows: int, k: int, plan: ExactPlan) -> Array
     return (values[:, :, None] * here).astype("float32").reshape(rows, -1)[:, :k]
 
 
-def _matrix(rows: int, k: int, name: str, seed: int, xp: Any, block: Any) -> Array:
+def matrix(rows: int, k: int, name: str, seed: int, xp: Any, block: Any) -> Array:
     """Raw storage (rows, k) filled by `block(rng, count)` -> float32 (count, k), a few rows at a
     time.
     """
@@ -107,8 +114,8 @@ def _matrix(rows: int, k: int, name: str, seed: int, xp: Any, block: Any) -> Arr
 
 
 def _pair(m: int, n: int, k: int, numerics: Numerics, seed: int, xp: Any, block: Any) -> tuple:
-    a = _matrix(m, k, numerics.a, 2 * seed, xp, block)
-    return a, _matrix(n, k, numerics.b, 2 * seed + 1, xp, block)
+    a = matrix(m, k, numerics.a, 2 * seed, xp, block)
+    return a, matrix(n, k, numerics.b, 2 * seed + 1, xp, block)
 
 
 def _scales(
@@ -124,7 +131,7 @@ def exact(m: int, n: int, k: int, numerics: Numerics, *, seed: int = 0, xp: Any 
     changes the result.
     """
     plan = exact_plan(k, numerics)
-    a, b = _pair(m, n, k, numerics, seed, xp, lambda rng, r: _exact_block(rng, xp, r, k, plan))
+    a, b = _pair(m, n, k, numerics, seed, xp, lambda rng, r: exact_block(rng, xp, r, k, plan))
     place = "every element" if plan.gap == 1 else f"one element in {plan.gap}"
     note = f"integers up to {plan.amplitude} in {place}, seed {seed}"
     scales = _scales(m, n, k, numerics, EXACT_SCALES, seed, xp)

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from kgen.dtypes import dtype
 from kgen.errors import VerifyError
-from kgen.minifloat import table
-
-Array = Any  # numpy.ndarray or cupy.ndarray: both follow the same array interface
+from kgen.verify.arrays import Array, array_module
+from kgen.verify.small_floats import FP8, SMALL, to_numbers, to_patterns
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def _format(name: str, poison: int) -> Format:
 
 
 # Integers have no NaN. No operand made here is -128, and 0x80A5A55A is further from 0 than a sum
-# of 132,000 products of s8.
+# of 132,000 products of s8. Nor has e2m1: two of its largest numbers fill a byte around operands.
 FORMATS: dict[str, Format] = {
     name: _format(name, poison)
     for name, poison in (
@@ -76,6 +74,9 @@ FORMATS: dict[str, Format] = {
         ("tf32", 0xFFE5A5A5),
         ("e4m3", 0xFF),
         ("e5m2", 0xFD),
+        ("e2m1", 0x77),
+        ("ue4m3", 0x7F),
+        ("ue8m0", 0xFF),
         ("s8", 0x80),
         ("s32", 0x80A5A55A),
     )
@@ -92,10 +93,23 @@ def number_format(name: str) -> Format:
     return FORMATS[name]
 
 
-FP8 = ("e4m3", "e5m2")
 # Significand bits of a running sum of fp8 products on Hopper, whatever the accumulator could hold;
 # bits below are cut off. See kgen/emu/tensor_core.py.
 FP8_SUM_BITS = 14
+
+
+@dataclass(frozen=True)
+class MmaScaling:
+    """Scales that the MMA applies: formats behind the values, K elements of a scale, a global one.
+
+    Without block scales, scale is empty and block 0.
+    """
+
+    a: str
+    b: str
+    scale: str
+    block: int
+    takes_global: bool
 
 
 @dataclass(frozen=True)
@@ -103,7 +117,8 @@ class Numerics:
     """What a right kernel does to its numbers, and how its output is cut into tiles.
 
     D[M,N] = A[M,K] @ B[N,K].T; the accumulator is rounded once per MMA instruction, `mma_k`
-    elements of K. Units   tile_m, tile_n, tile_k, slab_m, mma_k in elements
+    elements of K. With scales a and b are f32, which holds every element x scale.
+    Units   tile_m, tile_n, tile_k, slab_m, mma_k in elements
     """
 
     a: str
@@ -117,11 +132,13 @@ class Numerics:
     mma_k: int = 16  # wgmma with 16-bit operands
     block_k: int = 0  # K elements whose sums are scaled and added up in f32; 0: all are one sum
     widening: float = 1.0  # declared factor on the bounds; never on exactness
+    family: str = "wgmma"  # of tensor cores
+    scaling: MmaScaling | None = None
 
     @property
     def sums_fp8(self) -> bool:
-        """Whether sums keep FP8_SUM_BITS: fast accumulation."""
-        return self.a in FP8 and self.accumulator == "f32"
+        """Whether sums keep FP8_SUM_BITS: fast accumulation, which is Hopper's."""
+        return self.family == "wgmma" and self.a in FP8 and self.accumulator == "f32"
 
     @property
     def has_short_sums(self) -> bool:
@@ -146,15 +163,6 @@ class Numerics:
         if self.sums_fp8 and not self.block_k:
             return (1 << FP8_SUM_BITS) - 1
         return number_format(self.accumulator).exact_integer
-
-
-def array_module(array: Array) -> Any:
-    """numpy, or cupy for an array on the GPU. cupy is imported only if such an array exists."""
-    if type(array).__module__.partition(".")[0] == "cupy":
-        import cupy  # pyright: ignore[reportMissingImports]
-
-        return cupy
-    return np
 
 
 def to_host(array: Array) -> np.ndarray:
@@ -189,32 +197,6 @@ def _tf32_from_float32(array: Array) -> Array:
     return xp.where(xp.isfinite(array), rounded.astype("uint32").view("float32"), array)
 
 
-def _fp8_to_float32(name: str) -> Callable[[Array], Array]:
-    numbers = table(name).astype("float32")
-    return lambda array: array_module(array).asarray(numbers).take(array.astype("int32"))
-
-
-@cache
-def _fp8_bounds(name: str) -> np.ndarray:
-    """Largest float32 that rounds to each positive number but the last: ties go to even bits."""
-    numbers = table(name)[:128]
-    numbers = numbers[np.isfinite(numbers)].astype("float32")
-    middle = (numbers[1:] + numbers[:-1]) / 2
-    odd = np.arange(len(middle)) % 2 == 1
-    return np.where(odd, np.nextafter(middle, np.float32(0)), middle)
-
-
-def _fp8_from_float32(name: str) -> Callable[[Array], Array]:
-    def convert(array: Array) -> Array:
-        """Round to nearest, ties to even; beyond the largest number, that number."""
-        xp = array_module(array)
-        magnitude = xp.searchsorted(xp.asarray(_fp8_bounds(name)), xp.abs(array))
-        signed = magnitude | xp.signbit(array).astype("int64") << 7
-        return xp.where(xp.isnan(array), 0x7F, signed).astype("uint8")
-
-    return convert
-
-
 def _integer_from_float(name: str) -> Callable[[Array], Array]:
     form = number_format(name)
     largest = int(form.largest)
@@ -226,8 +208,7 @@ _TO_FLOAT32: dict[str, Callable[[Array], Array]] = {
     "bf16": _bf16_to_float32,
     "f32": lambda array: array,
     "tf32": _tf32_from_float32,
-    "e4m3": _fp8_to_float32("e4m3"),
-    "e5m2": _fp8_to_float32("e5m2"),
+    **{name: to_numbers(name) for name in SMALL},
     "s8": lambda array: array.astype("float32"),
     "s32": lambda array: array.astype("float64"),
 }
@@ -236,8 +217,7 @@ _FROM_FLOAT32: dict[str, Callable[[Array], Array]] = {
     "bf16": _bf16_from_float32,
     "f32": lambda array: array,
     "tf32": _tf32_from_float32,
-    "e4m3": _fp8_from_float32("e4m3"),
-    "e5m2": _fp8_from_float32("e5m2"),
+    **{name: to_patterns(name) for name in SMALL},
     "s8": _integer_from_float("s8"),
     "s32": _integer_from_float("s32"),
 }

@@ -25,18 +25,24 @@ class Tile:
     n: int
     k: int
     stages: int
-    operand_bytes: int = 2
+    operand_bits: int = 16
     output_bytes: int = 2
     cluster_m: int = 1
     cluster_n: int = 1
     resident: bool = False  # a resident grid: a CTA takes several tiles
     cuts: bool = False  # a tile may be shared by two clusters
     store_steps: int = 1  # K tiles of the next tile over which a finished one is stored
+    k_whole: int = 1  # K must be a multiple: block scales come in fours
 
     @property
     def k_step(self) -> int:
         """Elements of K in one TMA alignment unit."""
-        return ALIGNMENT_BYTES // self.operand_bytes
+        return ALIGNMENT_BYTES * 8 // self.operand_bits
+
+    @property
+    def k_tail(self) -> int:
+        """The shortest K that ends on a TMA alignment unit and that the kernel takes."""
+        return math.lcm(self.k_step, self.k_whole)
 
     @property
     def n_step(self) -> int:
@@ -89,8 +95,8 @@ def k_lengths(tile: Tile) -> tuple[tuple[int, str], ...]:
     at 16 bits.
     Source  NVIDIA/cutlass#3536: K tail skipped when whole tiles are a multiple of the stage count
     """
-    ring, step = tile.stages * tile.k, tile.k_step
-    return (
+    ring, step = tile.stages * tile.k, tile.k_tail
+    lengths = (
         (step, "K is one TMA unit, far less than a tile"),
         (tile.k, "one K tile: the ring is never full"),
         (ring - tile.k, "one K tile fewer than the ring holds"),
@@ -102,6 +108,7 @@ def k_lengths(tile: Tile) -> tuple[tuple[int, str], ...]:
         (2 * ring + 5 * step, "a longer tail behind two full rings"),
         (ring + 1, "K is odd: the last TMA unit is partly out of bounds"),
     )
+    return tuple(x for x in lengths if x[0] % tile.k_whole == 0)
 
 
 def _edges(tile: Tile, k: int) -> Iterator[Shape]:
@@ -164,15 +171,15 @@ def _unique(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
 def _checked(tile: Tile) -> None:
     if min(tile.m, tile.n, tile.k, tile.stages, tile.cluster_m, tile.cluster_n) < 1:
         raise VerifyError(f"no shapes for {tile}: every size must be at least 1")
-    if tile.k % tile.k_step:
-        raise VerifyError(f"no shapes for {tile}: k is not a multiple of {ALIGNMENT_BYTES} bytes")
+    if tile.k % tile.k_tail:
+        raise VerifyError(f"no shapes for {tile}: k is not a multiple of {tile.k_tail} elements")
 
 
 def derived_shapes(tile: Tile, sm_count: int) -> tuple[Shape, ...]:
     """Every shape that a kernel with this tile must get right, cheap ones first.
 
     Units   sm_count: SMs of the GPU at hand
-    Raises  VerifyError for a tile without extent, or whose k is not a whole number of TMA units
+    Raises  VerifyError for a tile without extent, or whose k the kernel itself would refuse
     """
     _checked(tile)
     k = (tile.stages + 1) * tile.k
@@ -182,7 +189,7 @@ def derived_shapes(tile: Tile, sm_count: int) -> tuple[Shape, ...]:
         *(shape(tile, tile.m, tile.n, length, why) for length, why in k_lengths(tile)),
         *_edges(tile, k),
         *_layouts(tile, k),
-        *(shape(tile, m, sweep_n, k + tile.k_step, f"M sweep: {m}") for m in M_SWEEP),
+        *(shape(tile, m, sweep_n, k + tile.k_tail, f"M sweep: {m}") for m in M_SWEEP),
         _many_tiles(tile, sm_count, k),
         *(shape(tile, *size, "few rows, many columns, long K") for size in SKINNY),
     ]
@@ -212,7 +219,7 @@ def several_turns(tile: Tile) -> Iterator[Shape]:
 def emulator_shapes(tile: Tile) -> tuple[Shape, ...]:
     """The same mistakes in a few tiles: at most four, and K of at most three rings and a tile."""
     _checked(tile)
-    k = tile.k + tile.k_step
+    k = tile.k + tile.k_tail
     # The rows end inside the second slab of a consumer, the columns inside the last panel.
     m, n = tile.m + tile.m // 4 + 1, max(1, tile.n - 7)
     tall = shape(tile, m, n, k, "two tiles down, the second one cut; ldd is odd")
@@ -227,7 +234,7 @@ def emulator_shapes(tile: Tile) -> tuple[Shape, ...]:
         *(
             shape(tile, tile.m, tile.n, length, why)
             for length, why in k_lengths(tile)
-            if length > tile.k or length == tile.k_step
+            if length > tile.k or length == tile.k_tail
         ),
         shape(
             tile,

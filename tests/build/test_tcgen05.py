@@ -59,6 +59,8 @@ def expected(plan: Tcgen05Plan) -> dict[str, bool]:
         r"UTMASTG\.2D": True,
         r"ACQBULK": plan.pdl,
         r"PREEXIT": plan.pdl,
+        r"UGETNEXTWORKID": plan.takes_over,
+        r"UGETNEXTWORKID\.BROADCAST": plan.takes_over and plan.clustered,
         r"UTMALDG\.2D.*desc\[": any(policies.values()),
     }
     if kind == "UTCOMMA" and spec.target == "sm_107a":

@@ -20,7 +20,8 @@ from kgen.spec import parse_spec
 
 COUNT = int(os.environ.get("KGEN_BUILD_FUZZ", "16")) // 2
 TYPES: list[tuple[str, dict[str, Any], int]] = [
-    ("bf16", {}, 64), ("f16", {}, 64), ("tf32", {}, 32), ("e4m3", {}, 128), ("e5m2", MX, 128),
+    ("bf16", {}, 64), ("f16", {}, 64), ("tf32", {}, 32),
+    ("e4m3", {"global_scale": True}, 128), ("e5m2", MX, 128),
     ("e2m1", MX, 256), ("e2m1", NVFP4, 256), ("e2m1", {**NVFP4, "global_scale": True}, 256),
 ]  # fmt: skip
 
@@ -44,11 +45,12 @@ def random_spec(rng: random.Random) -> dict[str, Any]:
         raster={"along": rng.choice("mn"), "group": rng.randint(1, 32)},
         l2={"a": rng.choice(["normal", "evict_last"]), "b": rng.choice(["normal", "evict_first"])},
         pdl=rng.random() < 0.3,
+        scheduler=rng.choice(["static", "static", "clc"]),
     )
     if rng.random() < 0.3:
         plan["stages"] = rng.randint(1, 6)
     problem = gemm(operand, rng.choice(["bf16", "f16", "f32"]), **scales)
-    if not scales and operand not in ("tf32", "e2m1"):
+    if "block_scale" not in scales and operand not in ("tf32", "e2m1"):
         problem["a"] = {"dtype": operand, "major": rng.choice("kkm")}
         problem["b"] = {"dtype": operand, "major": rng.choice("kkn")}
     return {"name": "accepted", "target": target, "gemm": problem, "schedule": plan}

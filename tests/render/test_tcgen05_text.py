@@ -119,6 +119,37 @@ def test_every_ring_is_drained_before_the_kernel_ends(code, plan):
         assert len(waits) == 2
 
 
+def _body(code: str, function: str) -> str:
+    """The body of one device function."""
+    found = re.search(rf"__forceinline__ \w+ {function}\([^{{]*\{{\n(.*?)\n\}}", code, re.S)
+    assert found, function
+    return found[1]
+
+
+def test_every_role_takes_its_tiles_from_the_scheduler_that_the_spec_names(code, plan):
+    roles = ["produce_a", "produce_b"] if plan.is_split else ["produce"]
+    loops = {f: re.findall(r"for \(int index = .*\{", _body(code, f)) for f in [*roles, "multiply"]}
+    loops["drain"] = re.findall(r"for \(int index = .*\{", _body(code, "drain"))
+    if not plan.takes_over:
+        every = "for (int index = work.first; index < work.end; index += work.step) {"
+        assert all(found == [every] for found in loops.values())
+        for word in ("clusterlaunchcontrol", "tile_full", "kSchedulerWarp", "next_tile"):
+            assert word not in code
+        return
+    start = "for (int index = work.first; index >= 0; index = "
+    for role, found in loops.items():
+        call = "next_tile_of_warp" if role == "drain" else "next_tile"
+        assert found == [f"{start}{call}(smem, work)) {{"]
+    take = _body(code, "next_tile")
+    order = ["tile_full", "first_cta_taken", "fence_proxy_async", "tile_empty", "++work.slot"]
+    assert sorted(order, key=take.index) == order
+    ask = _body(code, "schedule")
+    order = ["while (index >= 0)", "expect_tx(full", "tile_empty", "take_over_cluster", "next_tile"]
+    assert sorted(order, key=ask.index) == order
+    assert ("if (cta.rank == 0) {" in ask) == plan.clustered
+    assert code.count("else if (warp == kSchedulerWarp)") == 1
+
+
 def test_loads_and_mmas_cover_the_stage_once(plan):
     """Boxes tile A's and B's bytes without gap or overlap; every accumulator starts once."""
     g = plan.budget.shape  # type: ignore[attr-defined]

@@ -11,6 +11,7 @@ from kgen.blockscale import pack_scales, quantise, unpack_scales, unpacked_eleme
 from kgen.dtypes import dtype
 from kgen.minifloat import decode, table
 from kgen.scales import ScaleLayout
+from kgen.verify.quantise import quantise_tensor
 
 MX = [("e4m3", "ue8m0", 32), ("e5m2", "ue8m0", 32), ("e2m1", "ue8m0", 32), ("e2m1", "ue4m3", 16)]
 
@@ -134,3 +135,29 @@ def test_elements_round_as_torch_rounds(name):
     scaled = np.clip(values / scales, -largest, largest)
     theirs = torch.from_numpy(scaled).to(kind).view(torch.uint8).numpy()
     np.testing.assert_array_equal(q.elements, theirs)
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "block", "with_global", "limit"),
+    [
+        ("e2m1", "ue4m3", 16, True, 0.15),
+        ("e2m1", "ue8m0", 32, False, 0.25),
+        ("e4m3", "ue8m0", 32, False, 0.2),  # a power of two rounded down saturates the largest
+    ],
+)
+def test_a_torch_tensor_is_quantised_as_an_array(name, scale, block, with_global, limit):
+    """The launch's bytes, and values whose product is near the truth."""
+    torch = pytest.importorskip("torch", reason="torch is not installed: no tensor to quantise")
+    tensors = torch.randn(2, 96, 256, generator=torch.Generator().manual_seed(5)).bfloat16()
+    found = [quantise_tensor(x, name, scale, block, with_global=with_global) for x in tensors]
+    for x, q in zip(tensors, found, strict=True):
+        array = quantise(x.double().numpy(), name, scale, block, with_global=with_global)
+        assert np.array_equal(q.elements.numpy(), array.storage)
+        assert np.array_equal(unpack_scales(array.layout, q.scales.numpy()), array.scales)
+        assert np.array_equal(q.values.numpy(), array.values())
+        assert q.global_scale == array.global_scale and (q.global_scale != 1) == with_global
+    alpha = found[0].global_scale * found[1].global_scale
+    product = alpha * (found[0].values @ found[1].values.T)
+    truth = tensors[0].float() @ tensors[1].float().T
+    spread = (product - truth).pow(2).mean().sqrt() / truth.pow(2).mean().sqrt()
+    assert spread < limit, float(spread)

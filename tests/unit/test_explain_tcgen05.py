@@ -32,8 +32,7 @@ def test_rubin_nvfp4_2x1_in_full():
     for line in (
         "  total          320512   of 334848 bytes",
         "  A ring         163840   5 stages x 256 x 256 x 4 bits",
-        "  full          5         1    114688   the leading producer, then TMA of both CTAs "
-        "-> mma",
+        "  full          5         1    114688   the leading producer, then TMA of both -> mma",
         "  empty         5         1         0   the commit behind a stage -> producer",
         "  acc_full      1         1         0   the commit behind a tile -> epilogue",
         "  acc_empty     2         8         0   a thread of each epilogue warp, both CTAs -> mma",

@@ -25,6 +25,7 @@ from kgen.verify.numbers import (
     to_float32,
 )
 from kgen.verify.reference import numpy_product, reference, torch_product
+from kgen.verify.small_floats import SCALES, SMALL
 
 F16_F16 = Numerics("f16", "f16", "f16", "f16", 256, 256, 64, 64)
 F16_F32 = Numerics("f16", "f16", "f32", "f16", 128, 256, 64, 64)
@@ -41,9 +42,12 @@ ALL = pytest.mark.parametrize(
 
 
 FLOATS = [name for name in FORMATS if dtype(name).float_bits]
+# What a kernel may write; the others are only read, and have no pattern to spare.
+OUTPUTS = [name for name in FLOATS if name not in ("e2m1", *SCALES)]
 
 
-@pytest.mark.parametrize("name", FLOATS)
+# Without a fraction, 1 is an odd pattern of ue8m0, and ties go to 2.
+@pytest.mark.parametrize("name", [name for name in FLOATS if name != "ue8m0"])
 def test_unit_roundoff_is_the_largest_relative_error(name: str) -> None:
     """1 + u is a tie that rounds to 1, and the next integer after the last exact one is lost."""
     form = number_format(name)
@@ -84,10 +88,10 @@ def test_every_bf16_survives_the_way_through_f32(bits: int) -> None:
     assert (np.isnan(value[0]) and np.isnan(to_float32(back, "bf16")[0])) or back[0] == bits
 
 
-@pytest.mark.parametrize("name", ["e4m3", "e5m2"])
-def test_fp8_rounds_as_its_table_says(name: str) -> None:
+@pytest.mark.parametrize("name", SMALL)
+def test_small_floats_round_as_their_tables_say(name: str) -> None:
     """Every pattern, every tie between neighbours, and what lies beyond the largest."""
-    patterns = np.arange(256, dtype="uint8")
+    patterns = np.arange(128 if name == "ue4m3" else 1 << dtype(name).bits, dtype="uint8")
     values = to_float32(patterns, name)
     finite = np.isfinite(values)
     assert (from_float32(values[finite], name) == patterns[finite]).all()
@@ -95,8 +99,13 @@ def test_fp8_rounds_as_its_table_says(name: str) -> None:
     ties = ((numbers[1:] + numbers[:-1]) / 2).astype("float32")
     rng = np.random.default_rng(0)
     others = (rng.standard_normal(9999) * 10.0 ** rng.uniform(-9, 9, 9999)).astype("float32")
+    others = np.abs(others) if name in SCALES else others
     for x in (ties, np.nextafter(ties, np.float32(9e9)), others):
         assert np.array_equal(from_float32(x, name), encode(x.astype("float64"), name))
+    if name == "e2m1":  # it has none
+        others = np.array([np.nan, -np.inf], "float32")
+        assert from_float32(others, name).tolist() == [7, 15]
+        return
     assert np.isnan(to_float32(from_float32(np.array([np.nan], "float32"), name), name)).all()
 
 
@@ -134,7 +143,7 @@ def test_full_range_integers_never_wrap(k: int) -> None:
     assert np.abs(operands.a.astype(int)).max() <= largest
 
 
-@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("name", OUTPUTS)
 def test_poison_is_a_nan_that_arithmetic_does_not_make(name: str) -> None:
     """inf - inf gives another pattern: an unwritten element is told from a computed NaN."""
     form = number_format(name)

@@ -26,9 +26,10 @@ TILES = st.builds(
     n=st.integers(1, 32).map(lambda x: 8 * x),
     k=st.sampled_from([16, 32, 64, 128]),
     stages=st.integers(1, 8),
-    operand_bytes=st.sampled_from([1, 2, 4]),
+    operand_bits=st.sampled_from([4, 8, 16, 32]),
+    k_whole=st.sampled_from([1, 64, 128]),
     output_bytes=st.sampled_from([2, 4]),
-)
+).filter(lambda tile: tile.k % tile.k_tail == 0)
 
 
 def sizes(shapes: tuple[Shape, ...]) -> set[tuple[int, int, int]]:
@@ -43,9 +44,17 @@ def test_k_tails_come_from_stages_and_tile() -> None:
 
 def test_k_tails_keep_16_bytes_for_wider_and_narrower_types() -> None:
     """The tail is one TMA unit: 16 elements of 8 bits, 4 of 32."""
-    for operand_bytes, step in ((1, 16), (4, 4)):
-        lengths = {k for k, _ in k_lengths(Tile(128, 128, 32, 4, operand_bytes=operand_bytes))}
+    for operand_bits, step in ((8, 16), (32, 4)):
+        lengths = {k for k, _ in k_lengths(Tile(128, 128, 32, 4, operand_bits=operand_bits))}
         assert {4 * 32 + step, 8 * 32 + 5 * step, 4 * 32 - step} <= lengths
+
+
+def test_k_is_whole_where_block_scales_come_in_fours() -> None:
+    """NVFP4: a scale for 16 elements, so K is a multiple of 64, also in the tails."""
+    tile = Tile(512, 256, 256, 5, operand_bits=4, k_whole=64)
+    lengths = {k for k, _ in k_lengths(tile)}
+    assert {64, 5 * 256 - 64, 5 * 256 + 64, 10 * 256 + 320} <= lengths
+    assert {k % 64 for k in lengths} == {0}
 
 
 @pytest.mark.parametrize("tile", [V6, Tile(128, 256, 64, stages=4)], ids=["v6", "f32acc"])
@@ -99,7 +108,8 @@ def test_every_shape_is_one_that_tma_can_load(tile: Tile, sm_count: int) -> None
         for s in shapes:
             for ld, offset in ((s.lda, s.offset_a), (s.ldb, s.offset_b)):
                 assert ld >= max(s.k, 1)
-                assert ld * tile.operand_bytes % 16 == 0 == offset * tile.operand_bytes % 16
+                assert ld * tile.operand_bits % 128 == 0 == offset * tile.operand_bits % 128
+            assert s.k % tile.k_whole == 0
             assert s.ldd >= s.n and s.offset_d * tile.output_bytes % 16 == 0
             assert s.why and s.label.startswith(f"{s.m}x{s.n}x{s.k}")
         keys = [(s.m, s.n, s.k, s.lda, s.ldb, s.ldd, s.offset_a, s.offset_d) for s in shapes]

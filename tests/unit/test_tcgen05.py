@@ -14,6 +14,7 @@ from kgen.arch import ARCHS, SM_90A, SM_100A, SM_103A, SM_107A
 from kgen.tcgen05 import IllegalMma, MmaRequest, k_major, kind_of, mma_form, mn_major, scale_block
 from kgen.tcgen05.forms import scale_id_bits
 from kgen.tcgen05.kinds import KINDS, UE4M3_16, UE5M3_16, UE8M0_16, UE8M0_32
+from kgen.tcgen05.nearest import nearest_multiples
 
 NVFP4 = MmaRequest("mxf4nvf4", 256, 256, 64, 2, "e2m1", "e2m1", scale=UE4M3_16)
 MXFP4 = replace(NVFP4, kind="mxf4", scale=UE8M0_32)
@@ -297,3 +298,19 @@ def test_a_descriptor_reaches_all_of_shared_memory(arch):
     """The start address field, in units of 16 bytes, must cover the largest CTA."""
     largest = max(arch.smem_per_cta, arch.smem_oversized_per_cta)
     assert largest <= 16 << arch.descriptor_address_bits
+
+
+@pytest.mark.parametrize(
+    ("value", "step", "largest", "words"),
+    [
+        (200, 64, None, "the nearest are 192 and 256"),
+        (40, 64, None, "the nearest is 64"),
+        (0, 64, None, "the nearest is 64"),
+        (300, 128, 256, "the nearest is 256"),
+        (200, 128, 256, "the nearest are 128 and 256"),
+        (1000, 48, 256, "the nearest is 240"),
+    ],
+)
+def test_the_nearest_legal_values(value, step, largest, words):
+    """On either side, never none and never beyond the largest."""
+    assert nearest_multiples(value, step, largest) == words

@@ -14,6 +14,9 @@ from kgen.budget import budget
 from kgen.budget.tcgen05 import Tcgen05Budget
 from kgen.errors import BudgetError, SpecError
 from kgen.explain.tcgen05 import published
+from kgen.plan import lower
+from kgen.render import render
+from kgen.run.grid import grid_of
 from kgen.spec import parse_spec
 
 
@@ -173,6 +176,43 @@ def test_split_rings_count_apart():
     assert (rows["a_empty"].arrivals, rows["b_empty"].arrivals) == (2, 2)
 
 
+@pytest.mark.parametrize(
+    ("name", "readers", "arriver"),
+    [
+        ("bf16_clc", 7, "4 epilogue + 1 producer + 1 scheduler + 1 mma"),
+        ("bf16_pair_clc", 26, "16 epilogue + 4 producer + 4 scheduler + 2 mma"),
+        ("rubin_nvfp4_split_clc", 30, "16 epilogue + 8 producer + 4 scheduler + 2 mma"),
+    ],
+)
+def test_an_answer_is_free_once_every_reader_of_the_cluster_has_it(name, readers, arriver):
+    """Of a pair, one MMA warp reads. Each CTA expects the 16 bytes that land in it."""
+    b = budget_of(name)
+    rows = {x.name: x for x in b.barriers}
+    assert (rows["tile_empty"].arrivals, rows["tile_empty"].arriver) == (readers, arriver)
+    assert (rows["tile_full"].arrivals, rows["tile_full"].tx_bytes) == (1, 16)
+    assert rows["tile_full"].count == rows["tile_empty"].count == 3
+    assert items(b)["tiles"] == 48
+    static = budget_of(name, scheduler="static")
+    assert not {"tile_full", "tile_empty"} & {x.name for x in static.barriers}
+    assert "tiles" not in items(static) and static.threads == b.threads - 32
+
+
+@pytest.mark.parametrize(("name", "size"), [("bf16_clc", 1), ("bf16_pair_clc", 4)])
+def test_a_grid_of_cluster_launch_control_has_a_cluster_for_each_tile(name, size):
+    """Whatever the device holds at a time. Rows of a cluster tile: two pairs of 256."""
+    plan = lower(variant(name))
+    rows, columns = (512, 256) if size == 4 else (128, 128)
+    assert plan.resident is None and plan.cluster_tile == (rows, columns)
+    grid = grid_of(plan, 3 * rows + 1, 2 * columns, 64)
+    assert (grid.tiles_m, grid.tiles_n, grid.ctas) == (4, 2, 8 * size)
+    assert plan.max_tiles * size <= 2**31 - 1 < (plan.max_tiles + 1) * size
+    source = render(plan).source
+    clusters = " * kClusterSize" if size > 1 else ""
+    count = f"tiles(m, {rows}) * tiles(n, {columns})" if size > 1 else "tiles(m, kTileM)"
+    assert f"const dim3 ctas(static_cast<unsigned>({count}" in source
+    assert f"{clusters}));" in source and "resident" not in source
+
+
 def test_a_depth_for_b_is_one_for_a_too_unless_given():
     both = budget_of("rubin_nvfp4_split_4x2", stages=4).spec.schedule
     assert (both.stages, both.a_stages) == (4, 4)  # type: ignore[union-attr]
@@ -211,7 +251,7 @@ def test_columns_that_do_not_fit_have_a_row_each_and_a_fix():
     ("name", "changes", "what"),
     [
         ("bf16", {"kind": "wgmma_ws"}, "schedule.mma: unknown key"),
-        ("bf16", {"mma": {"m": 64, "n": 256}}, "leave 64 a CTA"),
+        ("bf16", {"mma": {"m": 64, "n": 256}}, "of tensor memory: 128 rows"),
         ("bf16", {"tile": {"m": 384, "n": 256, "k": 64}}, "must be mma.m, 128, or twice that"),
         ("bf16", {"tile": {"m": 128, "n": 256, "k": 48}}, "must be a multiple of 64, 128 bytes"),
         ("bf16_pair", {"cluster": {"m": 1}}, "lies along M and needs an even number"),
@@ -229,13 +269,47 @@ def test_columns_that_do_not_fit_have_a_row_each_and_a_fix():
         (
             "nvfp4_one_cta",
             {"mma": {"m": 128, "n": 64}, "tile": {"m": 128, "n": 64, "k": 256}},
-            "with block scales a multiple of 128",
+            "with block scales a multiple of 128, the rows of B that share a block of scales, so "
+            "that no tile starts inside one; the nearest is 128",
+        ),
+        (
+            "nvfp4_one_cta",
+            {"mma": {"m": 128, "n": 200}, "tile": {"m": 128, "n": 200, "k": 256}},
+            "so that no tile starts inside one; the nearest are 128 and 256",
+        ),
+        (
+            "bf16",
+            {"mma": {"m": 128, "n": 200}, "tile": {"m": 128, "n": 200, "k": 64}},
+            "200 columns; must be a multiple of 16 up to 256; the nearest are 192 and 208",
+        ),
+        (
+            "bf16",
+            {"mma": {"m": 128, "n": 96}, "tile": {"m": 128, "n": 96, "k": 64}},
+            "must be a multiple of 64, 128 bytes of D; the nearest are 64 and 128",
+        ),
+        (
+            "nvfp4_one_cta",
+            {"tile": {"m": 128, "n": 128, "k": 320}},
+            "320 elements; must be a multiple of 256, 128 bytes of e2m1; the nearest are 256 and "
+            "512",
         ),
         ("bf16", {"mma": {"m": 128, "n": 256, "k_bytes": 64}}, "f16 has no 64-byte K step"),
     ],
 )
 def test_what_the_rules_refuse(name, changes, what):
     assert what in refusal(name, SpecError, **changes)
+
+
+def test_a_k_whose_scales_are_padded_is_refused_before_anything_is_built():
+    """Zeros of a tail times what stands in the padding could be NaN."""
+    text = variant_text("nvfp4_one_cta")
+    shapes = '"verify": {"shapes": [[64, 64, 2688], [64, 64, 100]]}'
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text.replace('"schedule"', f'{shapes}, "schedule"', 1))
+    assert (
+        "verify.shapes[1][2]: K = 100; with a scale for 16 elements a multiple of 64, so that no "
+        "padding of the scales takes part; the nearest are 64 and 128" in str(caught.value)
+    )
 
 
 @pytest.mark.parametrize(
@@ -268,7 +342,10 @@ def test_a_hopper_schedule_refuses_blackwell(v6):
             parse_spec(v6({"target: sm_90a": f"target: {target}"}))
     for change, what in (
         ({"a: {dtype: f16": "a: {dtype: e4m3"}, "e4m3; wgmma_ws takes f16 and bf16"),
-        ({"accumulator: f16": "global_scale: true\n  accumulator: f16"}, "belong to tcgen05"),
+        (
+            {"accumulator: f16": "global_scale: true\n  accumulator: f16"},
+            "a factor of D belongs to tcgen05",
+        ),
     ):
         with pytest.raises(SpecError) as caught:
             parse_spec(v6(change))

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 from kgen.arch import ARCHS
 from kgen.dtypes import dtype
+from kgen.scales import TILE_SCALES
 from kgen.spec.blackwell import Tcgen05Schedule, Tcgen05WsSplit
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
 from kgen.tcgen05 import BlockScale, Finding, IllegalMma, MmaForm, MmaRequest, kind_of, mma_form
+from kgen.tcgen05.forms import LARGEST_N
 from kgen.tcgen05.kinds import KINDS
+from kgen.tcgen05.nearest import nearest_multiples
 
 LANES = 128  # of tensor memory; an epilogue warpgroup has a thread for each
 STORED_TYPES = ("f16", "bf16", "f32")
@@ -100,13 +103,17 @@ def rules(spec: KernelSpec) -> Iterator[Violation]:
         form = form_of(spec)
     except IllegalMma as error:
         for finding in error.findings:
-            yield Violation(_FIELDS[finding.field], finding.what)
+            if finding.field == "n" and spec.gemm.block_scale:
+                yield _scaled_columns(s)  # what the MMA itself would take is refused below
+            else:
+                yield Violation(_FIELDS[finding.field], finding.what)
         return
     if form.rows_per_cta != LANES:
         yield Violation(
             ("schedule", "mma", "m"),
             f"{s.mma.m} rows with cta_group {s.mma.cta_group} leave {form.rows_per_cta} a CTA; the "
-            f"epilogue wants one for each of the {LANES} lanes of tensor memory",
+            f"epilogue wants one for each of the {LANES} lanes of tensor memory: "
+            f"{LANES * s.mma.cta_group} rows",
         )
     yield from _tile(spec, s, form)
     yield from _cluster(spec, s)
@@ -114,8 +121,6 @@ def rules(spec: KernelSpec) -> Iterator[Violation]:
     yield from _tensor_memory(spec, s)
     yield from _shared_memory(spec, s)
     yield from _split(spec, s)
-    if spec.gemm.global_scale and not spec.gemm.block_scale:
-        yield Violation(("gemm", "global_scale"), "needs gemm.block_scale, whose range it widens")
 
 
 def _tile(spec: KernelSpec, s: Tcgen05Schedule, form: MmaForm) -> Iterator[Violation]:
@@ -128,27 +133,48 @@ def _tile(spec: KernelSpec, s: Tcgen05Schedule, form: MmaForm) -> Iterator[Viola
     if s.tile.n % box:
         yield Violation(
             ("schedule", "tile", "n"),
-            f"{s.tile.n} columns; must be a multiple of {box}, {ROW_BYTES} bytes of D",
+            f"{s.tile.n} columns; must be a multiple of {box}, {ROW_BYTES} bytes of D; "
+            f"{nearest_multiples(s.tile.n, box)}",
         )
     if spec.gemm.block_scale and s.mma.n % SCALE_ROWS:
-        yield Violation(
-            ("schedule", "mma", "n"),
-            f"{s.mma.n} columns; with block scales a multiple of {SCALE_ROWS}, the rows of B that "
-            "share a block of scales",
-        )
+        yield _scaled_columns(s)
     row = dtype(spec.gemm.a.dtype).elements_in(ROW_BYTES)
     if s.tile.k % row:
         yield Violation(
             ("schedule", "tile", "k"),
             f"{s.tile.k} elements; must be a multiple of {row}, {ROW_BYTES} bytes of "
-            f"{spec.gemm.a.dtype}",
+            f"{spec.gemm.a.dtype}; {nearest_multiples(s.tile.k, row)}",
         )
     scale = spec.gemm.block_scale
-    if scale and s.tile.k % (4 * scale.block):
+    if scale is None:
+        return
+    whole = TILE_SCALES * scale.block
+    if s.tile.k % whole:
         yield Violation(
             ("schedule", "tile", "k"),
-            f"{s.tile.k} elements; must be a multiple of {4 * scale.block}: scales come in fours",
+            f"{s.tile.k} elements; must be a multiple of {whole}: scales come in fours; "
+            f"{nearest_multiples(s.tile.k, whole)}",
         )
+    for i, (_, _, k) in enumerate(spec.verify.shapes):
+        if k % whole:
+            yield Violation(
+                ("verify", "shapes", i, 2),
+                f"K = {k}; with a scale for {scale.block} elements a multiple of {whole}, so that "
+                f"no padding of the scales takes part; {nearest_multiples(k, whole)}",
+            )
+
+
+def _scaled_columns(s: Tcgen05Schedule) -> Violation:
+    """An MMA whose columns do not fill blocks of scales.
+
+    The hardware takes 64 and 192 as well, with tiles that start in the middle of a block.
+    """
+    return Violation(
+        ("schedule", "mma", "n"),
+        f"{s.mma.n} columns; with block scales a multiple of {SCALE_ROWS}, the rows of B that "
+        f"share a block of scales, so that no tile starts inside one; "
+        f"{nearest_multiples(s.mma.n, SCALE_ROWS, LARGEST_N)}",
+    )
 
 
 def _cluster(spec: KernelSpec, s: Tcgen05Schedule) -> Iterator[Violation]:

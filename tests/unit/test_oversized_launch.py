@@ -1,0 +1,148 @@
+"""Launching from Python in the oversized shared-memory mode, with a driver that only records.
+
+No such device is here; the C launcher takes the same steps, and the names are those of 13.5.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from fake_driver import FakeDriver
+from strict_cupy import strict_cupy
+
+from kgen.errors import DeviceError
+from kgen.paths import data_folder
+from kgen.plan import KernelPlan, lower
+from kgen.run import Arguments, Kernel
+from kgen.spec import load_spec
+
+RUBIN = data_folder("specs") / "rubin"
+X = Arguments(
+    0x10000, 0x20000, 0x30000, 1024, 512, 256, 256, 256, 512, sfa=0x40000, sfb=0x50000, alpha=0.5
+)
+
+
+class _Function:
+    """What cupy gives of a loaded kernel."""
+
+    kernel = SimpleNamespace(ptr=0x77)
+    num_regs = 128
+
+    def __init__(self) -> None:
+        self.max_dynamic_shared_size_bytes = 0
+        self.launches: list[tuple] = []
+
+    def __call__(self, grid, block, arguments, shared_mem) -> None:
+        self.launches.append((grid, block, shared_mem))
+
+
+@pytest.fixture
+def function(monkeypatch: pytest.MonkeyPatch) -> _Function:
+    """The function that the stand-in for cupy loads, on a device of Rubin's kind."""
+    found, cupy = _Function(), strict_cupy()
+    device = SimpleNamespace(id=0, compute_capability="107")
+    runtime = SimpleNamespace(getDeviceCount=lambda: 1, CUDARuntimeError=RuntimeError)
+    cupy.cuda = SimpleNamespace(  # type: ignore[attr-defined]
+        Device=lambda: device,
+        runtime=runtime,
+        get_current_stream=lambda: SimpleNamespace(ptr=0x99),
+    )
+    module = SimpleNamespace(get_function=lambda name: found)
+    cupy.RawModule = lambda path: module  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    return found
+
+
+def install(monkeypatch: pytest.MonkeyPatch, **facts) -> FakeDriver:
+    """A driver in place of cuda-bindings'."""
+    driver = FakeDriver(**facts)
+    monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace(bindings=None))
+    monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=driver))
+    return driver
+
+
+def plan_of(name: str, **changes) -> KernelPlan:
+    loaded = load_spec(RUBIN / f"{name}.yaml")
+    schedule = loaded.spec.schedule.model_copy(update=changes)
+    spec = loaded.spec.model_copy(update={"schedule": schedule})
+    return lower(replace(loaded, spec=spec))
+
+
+@pytest.mark.parametrize(("pdl", "ids"), [(False, [18]), (True, [6, 18])])
+def test_function_and_launch_ask_for_the_mode(monkeypatch, function, pdl, ids):
+    driver, plan = install(monkeypatch), plan_of("nvfp4_5_collector", pdl=pdl)
+    assert plan.is_oversized and plan.smem_bytes == 320512
+    kernel = Kernel(plan, Path("none.cubin"))
+    assert driver.named("cuDeviceGetAttribute") == [(150, 0)]
+    assert driver.named("cuFuncSetAttribute") == [(0x77, 17, 3)]
+    assert function.max_dynamic_shared_size_bytes == 0, (
+        "it ends at 227 KiB, and the mode ignores it"
+    )
+    ((_, config),) = driver.named("cuOccupancyMaxActiveClusters")
+    assert [(x.id, x.value.sharedMemoryMode) for x in config.attrs] == [(18, 3)]
+    assert (kernel.resident, config.sharedMemBytes) == (7, 320512)
+    kernel.prepare(X)()
+    ((config, launched, _, _),) = driver.named("cuLaunchKernelEx")
+    assert [x.id for x in config.attrs] == ids and config.numAttrs == len(ids)
+    assert config.attrs[-1].value.sharedMemoryMode == 3
+    # Two tiles of 512 x 256 down, two across: four clusters of two CTAs, of seven that fit.
+    assert (config.gridDimX, config.blockDimX) == (8, plan.threads)
+    assert (config.sharedMemBytes, launched, config.hStream) == (320512, 0x77, 0x99)
+    assert not function.launches
+
+
+def test_a_kernel_that_fits_asks_for_nothing(monkeypatch, function):
+    driver, plan = install(monkeypatch), plan_of("nvfp4_3_2x1")
+    Kernel(plan, Path("none.cubin")).prepare(X)()
+    assert function.max_dynamic_shared_size_bytes == plan.smem_bytes < 232448
+    assert not driver.named("cuFuncSetAttribute") and not driver.named("cuLaunchKernelEx")
+    ((grid, _, shared),) = function.launches
+    assert (grid, shared) == ((8,), plan.smem_bytes)
+
+
+def test_an_empty_problem_launches_nothing(monkeypatch, function):
+    driver = install(monkeypatch)
+    Kernel(plan_of("nvfp4_5_collector"), Path("none.cubin")).prepare(replace(X, m=0))()
+    assert not driver.named("cuLaunchKernelEx") and not function.launches
+
+
+@pytest.mark.parametrize(
+    ("facts", "what"),
+    [
+        ({"version": 13030}, "needs the oversized shared memory of CUDA 13.4; the driver offers "
+         "CUDA 13.3"),
+        ({"old": True}, "which the installed cuda-bindings do not know; fix: pip install "
+         "'cuda-bindings>=13.4'"),
+        ({"oversized_bytes": 320511}, "needs 320512 bytes of shared memory; the device gives a CTA "
+         "320511 at most"),
+    ],
+)  # fmt: skip
+def test_what_is_too_old_or_too_small_is_said(monkeypatch, function, facts, what):
+    install(monkeypatch, **facts)
+    with pytest.raises(DeviceError) as caught:
+        Kernel(plan_of("nvfp4_5_collector"), Path("none.cubin"))
+    assert what in str(caught.value)
+
+
+@pytest.mark.parametrize("call", ["cuFuncSetAttribute", "cuLaunchKernelEx"])
+def test_a_refusal_of_the_driver_is_named(monkeypatch, function, call):
+    install(monkeypatch).refuses.add(call)
+    with pytest.raises(DeviceError, match=f"{call}: CUDA_ERROR_INVALID_VALUE"):
+        Kernel(plan_of("nvfp4_5_collector"), Path("none.cubin")).prepare(X)()
+
+
+def test_the_names_are_those_of_cuda_bindings():
+    """Where the real ones are installed, and new enough."""
+    driver = pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed")
+    if not hasattr(driver, "CUsharedMemoryMode"):
+        pytest.skip("these cuda-bindings are older than 13.4: no oversized mode")
+    fake = FakeDriver()
+    for names in ("CUlaunchAttributeID", "CUfunction_attribute", "CUdevice_attribute"):
+        for name, value in vars(getattr(fake, names)).items():
+            assert int(getattr(getattr(driver, names), name)) == value
+    mode = driver.CUsharedMemoryMode.CU_SHARED_MEMORY_MODE_ALLOW_OVERSIZED_SHARED_MEMORY
+    assert int(mode) == 3
