@@ -52,6 +52,25 @@ def test_rubin_nvfp4_2x1_in_full():
         assert line in text, line
 
 
+def test_cluster_launch_control_in_full():
+    """The grid, who asks, and the sum of an answer's readers."""
+    blackwell = data_folder("specs") / "blackwell"
+    text = explain.text(lower(load_spec(blackwell / "bf16_pair_clc.yaml")), DIGEST)
+    for line in (
+        "7 warps: 4 epilogue, 1 producer, 1 MMA, 1 scheduler. Clusters of 2 x 1 CTAs (M x N).",
+        "One cluster for each tile, in groups of 8 tile columns; a cluster that is done takes "
+        "another's;",
+        "  tiles              48   3 answers x 16 B",
+        "  tile_full      3         1        16   the scheduler, then the answer -> all roles",
+        "  tile_empty     3        13         0   8 epilogue + 2 producer + 2 scheduler + 1 mma "
+        "-> scheduler",
+        "  one cluster of 2 x 1 CTAs for each of ceil(M / 256) x ceil(N / 256) cluster tiles,",
+        "  grid.x = 2 times that; raster groups of 8 along n",
+        "  scheduler --try_cancel--> 3 answers of 16 bytes, for all roles",
+    ):
+        assert line in text, line
+
+
 def test_the_data_has_the_mma_and_the_columns():
     data = explain.data(lower(load_spec(RUBIN / "nvfp4_6_early_a.yaml")), DIGEST)
     assert data["mma"]["descriptor"] == "0x10400488" and data["mma"]["k"] == 128
