@@ -120,6 +120,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "four_slabs_two_panels": {
         "schedule": {"consumers": 1, "tile": {"m": 256, "n": 64, "k": 128}, "stages": 2},
     },
+    "direct_39_loads_a_stage": {
+        "gemm": {**BF16, "a": {"dtype": "bf16", "major": "m"}},
+        "schedule": {
+            **DIRECT,
+            "consumers": 3,
+            "tile": {"m": 576, "n": 8, "k": 48},
+            "swizzle_bytes": 32,
+            "producer": "warpgroup",
+            "stages": "auto",
+        },
+    },
     "direct_f16_accumulation": {
         "gemm": {"accumulator": "f16"},
         "schedule": {**DIRECT, "tile": {"n": 256}},

@@ -34,6 +34,8 @@ ONE_STAGE_FREE_K_STEPS = 11
 ONE_STAGE_REGISTERS_PER_K_STEP = 6
 ONE_STAGE_PRODUCER_BASE = 24
 PRODUCER_REGISTERS = 32
+FREE_LOADS = 36  # of a stage; 39 spilled, for their coordinates
+MANY_LOADS_PRODUCER = 40
 
 
 def wgmma_ws_budget(spec: KernelSpec) -> Budget:
@@ -85,10 +87,11 @@ def _roles(spec: KernelSpec, arch: Arch, threads: int) -> tuple[Role, ...]:
 
 
 def _producer_registers(spec: KernelSpec) -> int:
-    if _ws(spec).stages != 1:
-        return PRODUCER_REGISTERS
     a, b = input_boxes(spec, ring_swizzle(spec, ARCHS[spec.target]), _ws(spec).consumers)
-    return max(PRODUCER_REGISTERS, ONE_STAGE_PRODUCER_BASE + a.count + b.count)
+    loads = a.count + b.count
+    if _ws(spec).stages != 1:
+        return PRODUCER_REGISTERS if loads <= FREE_LOADS else MANY_LOADS_PRODUCER
+    return max(PRODUCER_REGISTERS, ONE_STAGE_PRODUCER_BASE + loads)
 
 
 def _consumer_overhead(spec: KernelSpec) -> int:
