@@ -54,6 +54,8 @@ def specs(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     if draw(st.integers(0, 3)) == 0:
         schedule["smem_limit"] = one("48KiB", "100KiB", "200KiB", "227KiB")
     _FIELDS[kind](one, schedule)
+    if kind == "wgmma_persistent" and one(True, False, False, False):
+        return _scaled(one, schedule)
     return {
         "name": "accepted",
         "target": "sm_90a",
@@ -68,6 +70,23 @@ def specs(draw: st.DrawFn, kind: str) -> dict[str, Any]:
 
 
 Draw = Callable[..., Any]
+
+
+def _scaled(one: Draw, schedule: dict[str, Any]) -> dict[str, Any]:
+    """fp8 with block scales, where the other fields are drawn for 16-bit types."""
+    tile = schedule["tile"] | {"n": one(32, 64, 128, 128), "k": 128}
+    return {
+        "name": "accepted",
+        "target": "sm_90a",
+        "gemm": {
+            "a": {"dtype": one("e4m3", "e5m2")},
+            "b": {"dtype": one("e4m3", "e5m2")},
+            "d": {"dtype": one("f16", "bf16", "f32")},
+            "accumulator": "f32",
+            "block_scale": {"dtype": "f32", "block": 128},
+        },
+        "schedule": schedule | {"tile": tile, "release": "same", "swap_operands": False},
+    }
 
 
 def _mma_sync(one: Draw, s: dict[str, Any]) -> None:
