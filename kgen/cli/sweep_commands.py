@@ -83,6 +83,8 @@ def sweep(
         if status not in STATUSES:
             raise KgenError(f"--retry: {status} is not one of {', '.join(STATUSES)}")
     found = load_sweep(file).within(points, minutes)
+    if build_only and minutes is None:
+        found = found.unhurried()
     if dry_run:
         _survey(found, as_json)
         return

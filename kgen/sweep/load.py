@@ -57,6 +57,11 @@ class Sweep:
         budget = self.file.budget.model_copy(update=given)
         return replace(self, file=self.file.model_copy(update={"budget": budget}))
 
+    def unhurried(self) -> Sweep:
+        """The same sweep without a budget of time."""
+        budget = self.file.budget.model_copy(update={"minutes": None})
+        return replace(self, file=self.file.model_copy(update={"budget": budget}))
+
     @cached_property
     def digest(self) -> str:
         """12 hex digits over what the file asks for, its bases and its problems included."""

@@ -81,7 +81,9 @@ class Budget(Model):
 
     points: Count | None = Field(None, description="Points that are built, spread over the space.")
     minutes: Annotated[float, Field(gt=0), Strict(False)] | None = Field(
-        None, description="Time of one start; no new work begins after it."
+        None,
+        description="Time of one start; no new work begins after it. It is the GPU's: a start that "
+        "only compiles ends when all is compiled.",
     )
     finals_share: Annotated[float, Field(ge=0, lt=1), Strict(False)] = Field(
         0.4, description="Share of the minutes that the screen leaves to the finals."

@@ -52,7 +52,8 @@ def kgen(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
             main()
         except SystemExit as stop:
             code = stop.code or 0
-        return code, *capsys.readouterr()
+        out, err = capsys.readouterr()
+        return code, out, err
 
     return run
 

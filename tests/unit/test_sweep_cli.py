@@ -7,12 +7,15 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import F32, ROOT, V6, changed
 from sweep_samples import fill
 
+from kgen.cli import sweep_commands
 from kgen.cli.main import main
+from kgen.errors import KgenError
 
 
 @pytest.fixture
@@ -146,6 +149,31 @@ def test_a_report_is_written_whole(kgen, results: Path, tmp_path: Path) -> None:
     assert (tmp_path / "sample.html").read_text().startswith("<!doctype html>")
     code, out, _ = kgen("report", results, "-o", "r.html")
     assert code == 0 and (tmp_path / "r.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "minutes"),
+    [
+        ([], 7.0),
+        (["--build-only"], None),
+        (["--build-only", "--minutes", "2"], 2.0),
+        (["--minutes", "3"], 3.0),
+    ],
+)
+def test_the_minutes_of_a_file_are_the_gpus(
+    kgen, sweep: Path, monkeypatch, options: list[str], minutes: float | None
+) -> None:
+    """A start that only compiles is cut short by its own command alone."""
+    sweep.write_text(sweep.read_text() + "budget: {minutes: 7}\n")
+    asked = []
+
+    def session(found: Any, *_: Any) -> Any:
+        asked.append(found.file.budget.minutes)
+        raise KgenError("far enough")
+
+    monkeypatch.setattr(sweep_commands, "_session", session)
+    code, _, err = kgen("sweep", sweep, *options)
+    assert (code, asked) == (2, [minutes]) and "far enough" in err
 
 
 @pytest.mark.parametrize("command", [["sweep"], ["results"], ["results", "key"], ["report"]])
