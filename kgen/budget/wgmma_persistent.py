@@ -33,7 +33,7 @@ SHARE_BYTES = 32  # a cluster's share of the K tiles, with scheduler: wrap
 # Registers beyond the accumulators, as ptxas 13.5 reports them for these templates. Estimates: the
 # ptxas gate has the last word on every build.
 CONSUMER_OVERHEAD = 36
-LOADING_OVERHEAD = 42  # of a thread that loads for a cluster and cuts tiles, with release: same
+LOADING_OVERHEAD = 42  # of a thread that loads and multiplies, with release: same
 PROMOTING_OVERHEAD = 40  # of a consumer that scales and adds up the sums of blocks
 LOADING_PROMOTING_OVERHEAD = 56  # of one that loads, too
 PRODUCER_REGISTERS = 38
@@ -122,11 +122,11 @@ def _roles(spec: KernelSpec, arch: Arch, threads: int) -> tuple[Role, ...]:
 def _overhead(spec: KernelSpec) -> int:
     """Registers of a consumer beside accumulators and the tile that waits."""
     s = _persistent(spec)
-    clustered = s.cluster.m * s.cluster.n > 1
-    loads = s.producer == "none" and clustered and s.release == "same"
     if spec.gemm.block_scale:
         return LOADING_PROMOTING_OVERHEAD if s.producer == "none" else PROMOTING_OVERHEAD
-    return LOADING_OVERHEAD if loads and s.scheduler == "wrap" else CONSUMER_OVERHEAD
+    if s.producer == "none" and s.release == "same":
+        return LOADING_OVERHEAD
+    return CONSUMER_OVERHEAD
 
 
 def _barriers(spec: KernelSpec) -> tuple[Barrier, ...]:
