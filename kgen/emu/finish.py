@@ -72,7 +72,7 @@ def coverage_of(grid: Grid) -> Coverage:
     for copies in program.kernel.copies:  # of a function: one call that reaches a line is enough
         if not coverage.executed.isdisjoint(copies):
             coverage.executed.update(copies)
-    coverage.exempt = program.trap_only() | program.wide_divisions()
+    coverage.exempt = program.trap_only() | program.wide_divisions() | program.bare_jumps()
     coverage.places = {
         pc: f"{program.place(pc)} {program.code[pc].opcode}"
         for pc in set(range(len(program.code))) - coverage.executed

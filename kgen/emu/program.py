@@ -189,6 +189,14 @@ class Program:
                 found.update(range(start, end) if roots[-1] in ("div", "rem", "bra") else ())
         return found
 
+    def bare_jumps(self) -> set[int]:
+        """Blocks of one unguarded jump. Exempt from coverage: they do nothing that a case could
+        show, and what they lead to counts by itself.
+        """
+        blocks = zip(self.flow.starts, self.flow.ends, strict=True)
+        alone = (start for start, end in blocks if end == start + 1)
+        return {pc for pc in alone if self.code[pc].root == "bra" and not self.code[pc].guard}
+
     def trap_only(self) -> set[int]:
         """Instructions in blocks from which every path ends in a trap: exempt from coverage."""
         flow = self.flow

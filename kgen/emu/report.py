@@ -168,7 +168,7 @@ class Coverage:
     places: dict[int, str] = field(
         default_factory=dict
     )  # instruction -> "gemm.cu:12 ptx:34 opcode"
-    exempt: set[int] = field(default_factory=set)  # instructions that only lead to a trap
+    exempt: set[int] = field(default_factory=set)  # instructions that need no case
 
     def merge(self, other: Coverage) -> None:
         self.instructions = max(self.instructions, other.instructions)

@@ -72,6 +72,20 @@ def test_code_that_only_leads_to_a_trap_is_exempt():
     assert judge([one_kernel.report(body)]).verdict == "clean"
 
 
+def test_a_jump_alone_is_exempt_and_what_it_leads_to_is_not():
+    body = """
+    setp.ne.u32 %p1, %r0, 99;
+    @%p1 bra DO;
+    bra.uni END;
+DO:
+    add.u32 %r1, %r0, 1;
+END:
+"""
+    assert judge([one_kernel.report(body)]).verdict == "clean"
+    judged = judge([one_kernel.report(body.replace("setp.ne", "setp.eq"))])
+    assert [gap.split()[-1] for gap in judged.gaps] == ["add.u32"]
+
+
 def test_coverage_is_a_union():
     first = Coverage(4, {0, 1}, {8: 1})
     first.merge(Coverage(4, {0, 2}, {8: 3, 16: 0}))

@@ -31,17 +31,19 @@ def test_i3_the_host_asks_for_overlap_exactly_where_the_device_waits(name, code_
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_i3_every_role_waits_before_it_touches_global_memory(name, code_only):
-    """The wait stands outside of every branch and loop of a role, before all its accesses."""
+    """Of a consumer at the start; of a producer in its first turn, once the tile is found."""
     code = code_only(render(plan_of(KERNELS[name] | PDL)).source)
     entry = code[code.index("__global__ void") :]
-    roles = set(re.findall(r"\b(produce|consume)\(", entry))
     assert not re.search(r"problem\.(?:d|flags|parts)\b|tma_", entry[: entry.index("\n}")])
-    for role in roles:
+    for role in set(re.findall(r"\b(produce|consume)\(", entry)):
         body = code[code.index(f"void {role}(") :]
         body = body[: body.index("\n}")]
-        wait = body.index("\n    ptx::wait_for_previous_grid();")
-        uses = ("fill_stage(", "refill(", "multiply(", "store_panel(", "add_part(", "for (")
-        assert all(wait < body.index(use) for use in uses if use in body)
+        first = r"if \((?:turn == 0|index == cluster_index\(\))\) "
+        indent = {"produce": f"\n        {first}", "consume": r"\{\n    "}[role]
+        wait = re.search(indent + r"ptx::wait_for_previous_grid\(\);", body)
+        assert wait
+        uses = ("fill_stage(", "refill(", "multiply(", "store_panel(", "add_part(", "mbarrier_wait")
+        assert all(wait.start() < body.index(use) for use in uses if use in body)
 
 
 @pytest.mark.parametrize("name", KERNELS)
