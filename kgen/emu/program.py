@@ -195,7 +195,7 @@ class Program:
         """
         blocks = zip(self.flow.starts, self.flow.ends, strict=True)
         alone = (start for start, end in blocks if end == start + 1)
-        return {pc for pc in alone if self.code[pc].root == "bra" and not self.code[pc].guard}
+        return {pc for pc in alone if self.code[pc].root == "bra" and self.code[pc].guard is None}
 
     def trap_only(self) -> set[int]:
         """Instructions in blocks from which every path ends in a trap: exempt from coverage."""
