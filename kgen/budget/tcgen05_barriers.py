@@ -13,9 +13,10 @@ from kgen.spec.blackwell import Tcgen05WsSplit
 from kgen.spec.rules.tcgen05 import LANES, schedule_of
 
 EPILOGUE_WARPS = LANES // 32
-# Tiles that a cluster knows of: the one that is multiplied, whose epilogue is still to come, the
-# one that is loaded, and the one that is asked for.
-TILE_SLOTS = 3
+# Answers that a cluster holds or has asked for: of the tile that is loaded, and of the next. A slot
+# is free when the epilogue, the last of its readers, has begun its tile; by then the producer is at
+# the end of the tile behind it. More slots would claim tiles that a faster cluster could take.
+TILE_SLOTS = 2
 ANSWER_BYTES = 16  # of a request to cluster launch control; source: PTX ISA, try_cancel
 
 

@@ -51,6 +51,7 @@ class Mma:
     b_operand: int
     accumulate_operand: int | None  # None: it always adds
     immediates: tuple[int, ...]  # after scale-d
+    swapped: bool  # B is the operand of 64 rows
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,7 @@ class WgmmaPersistentPlan(KernelPlan):
     shares_a: bool  # CTAs along N: each loads a part of A for its cluster row
     shares_b: bool  # CTAs along M: each loads a part of B for its cluster column
     shares_both: bool
+    several_consumers: bool
     swaps: bool  # D^T = B A^T: columns of D lie along the rows of a wgmma
     wraps: bool
     refills: bool  # no producer: a consumer thread loads

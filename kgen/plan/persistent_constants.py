@@ -90,7 +90,7 @@ def _scale_constants(spec: KernelSpec, b: Budget) -> list[Constant]:
     loads = -(-slabs_of(s) * WARP_ROWS // 32)
     rows = [
         Constant("kScaleN", scale.block, "columns of D that share a scale of B"),
-        Constant("kScaleLoads", loads, "scales of A that one lane loads, 32 rows apart"),
+        Constant("kScaleLoads", loads, "scales of A that one lane loads, two slabs apart"),
     ]
     if slabs_of(s) > 1:
         units = slab_units(s, b, "a")

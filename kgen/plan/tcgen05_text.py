@@ -73,7 +73,7 @@ def structure(b: Tcgen05Budget) -> tuple[str, ...]:
     groups = f"in groups of {s.raster.group} {along}"
     tiles = f"Persistent: a resident {who} takes every n-th tile, {groups};"
     if s.scheduler == "clc":
-        tiles = f"One {who} for each tile, {groups}; a {who} that is done takes another's;"
+        tiles = f"One {who} for each tile, {groups}; it takes others', two ahead;"
     return (
         f"{b.threads // 32} warps: 4 epilogue, {producers} producer, 1 MMA{scheduler}. {cluster}.",
         tiles,

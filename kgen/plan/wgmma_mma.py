@@ -158,6 +158,7 @@ def mma(spec: KernelSpec, b: Budget, *, overwrites: bool = False) -> Mma:
         b_operand=registers + 1,
         accumulate_operand=registers + 2 if overwrites else None,
         immediates=_immediates(spec),
+        swapped=swaps(s),
     )
 
 

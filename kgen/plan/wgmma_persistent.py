@@ -50,6 +50,7 @@ def lower_wgmma_persistent(loaded: LoadedSpec, budget: Budget) -> WgmmaPersisten
         shares_a=s.cluster.n > 1,
         shares_b=s.cluster.m > 1,
         shares_both=s.cluster.m > 1 and s.cluster.n > 1,
+        several_consumers=s.consumers > 1,
         swaps=s.swap_operands,
         wraps=wraps,
         refills=s.producer == "none",
@@ -97,6 +98,7 @@ def _structure(s: WgmmaPersistent, b: Budget) -> tuple[str, ...]:
         f"D^T = B A^T: {SLAB_M} columns of D lie along the rows of a wgmma, {s.tile.m} rows of D",
         "along its columns.",
     )
+    consumers = f"{s.consumers} consumer warpgroup{'s' if s.consumers > 1 else ''}"
     along = "columns" if s.raster.along == "n" else "rows"
     cluster = f"{s.cluster.m} x {s.cluster.n} CTAs"
     cuts = (
@@ -104,12 +106,17 @@ def _structure(s: WgmmaPersistent, b: Budget) -> tuple[str, ...]:
         "K is summed in one fixed order: equal inputs on the same device give equal bits.",
     )
     whole = ("K is summed in one fixed order: equal inputs give equal bits.",)
+    overlaps = (
+        "Launched with programmatic stream serialisation: its prologue overlaps the launch ahead;",
+        "A, B and D are touched only after that has ended.",
+    )
     return (
-        f"{b.threads // 32} warps: {s.consumers} consumer warpgroups of {each}, and {producer}.",
+        f"{b.threads // 32} warps: {consumers} of {each}, and {producer}.",
         *(swapped if s.swap_operands else ()),
         f"Resident clusters of {cluster}, one CTA per SM, take cluster tiles in turn, in groups of",
         f"{s.raster.group} {along}.",
         *(cuts if s.scheduler == "wrap" else whole),
+        *(overlaps if s.pdl else ()),
     )
 
 

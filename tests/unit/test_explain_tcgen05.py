@@ -58,15 +58,14 @@ def test_cluster_launch_control_in_full():
     text = explain.text(lower(load_spec(blackwell / "bf16_pair_clc.yaml")), DIGEST)
     for line in (
         "7 warps: 4 epilogue, 1 producer, 1 MMA, 1 scheduler. Clusters of 2 x 1 CTAs (M x N).",
-        "One cluster for each tile, in groups of 8 tile columns; a cluster that is done takes "
-        "another's;",
-        "  tiles              48   3 answers x 16 B",
-        "  tile_full      3         1        16   the scheduler, then the answer -> all roles",
-        "  tile_empty     3        13         0   8 epilogue + 2 producer + 2 scheduler + 1 mma "
+        "One cluster for each tile, in groups of 8 tile columns; it takes others', two ahead;",
+        "  tiles              32   2 answers x 16 B",
+        "  tile_full      2         1        16   the scheduler, then the answer -> all roles",
+        "  tile_empty     2        13         0   8 epilogue + 2 producer + 2 scheduler + 1 mma "
         "-> scheduler",
         "  one cluster of 2 x 1 CTAs for each of ceil(M / 256) x ceil(N / 256) cluster tiles,",
         "  grid.x = 2 times that; raster groups of 8 along n",
-        "  scheduler --try_cancel--> 3 answers of 16 bytes, for all roles",
+        "  scheduler --try_cancel--> 2 answers of 16 bytes, for all roles",
     ):
         assert line in text, line
 

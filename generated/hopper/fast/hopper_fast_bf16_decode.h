@@ -57,6 +57,9 @@ size_t hopper_fast_bf16_decode_workspace_bytes(int64_t m, int64_t n, int64_t k);
 // dimension is ignored where its operand has a single row. With k = 0, a and b are not looked at
 // and D becomes zero. workspace may be null where workspace_bytes is 0. Returns a
 // hopper_fast_bf16_decode_status.
+//
+// The launch asks for programmatic stream serialisation: the kernel may start before the one ahead
+// of it on `stream` has ended, and touches a, b, d and the workspace only after that.
 int hopper_fast_bf16_decode_launch(
     const void* a, const void* b, void* d, int64_t m, int64_t n, int64_t k,
     int64_t lda, int64_t ldb, int64_t ldd, void* workspace, struct CUstream_st* stream);
