@@ -142,10 +142,11 @@ class Lanes:
     def _screens(self, child: Child, todo: deque[Block], broken: set[Any]) -> None:
         at: Any = None  # problem and layout that `opening` was timed on
         opening: Reading | None = None
-        while not self._done() and not self.screen_is_over():
+        # Time is asked for only where work is left: a sweep that is through is not out of time.
+        while todo and not self._done() and not self.screen_is_over():
             try:
                 block = todo.popleft()
-            except IndexError:
+            except IndexError:  # another lane took the last one
                 return
             here = (block.problem, block.layout)
             if here in broken:
@@ -159,9 +160,9 @@ class Lanes:
             timed = [event for event in done if event.outcome.status == "screened"]
             # Also where the process is a new one: it makes the buffers, in torch.mm's time.
             closing = self._reference(child, block) if timed or _replaced(done) else opening
-            for event in timed if closing else ():
-                readings = (opening, closing) if closing else (opening,)
-                self._events.put(replace(event, readings=readings, again=True))
+            if closing:
+                for event in timed:
+                    self._events.put(replace(event, readings=(opening, closing), again=True))
             opening = closing
             if rest := block.kernels[len(done) :]:
                 todo.appendleft(replace(block, kernels=rest))
@@ -222,10 +223,10 @@ class Lanes:
 
     def _finals(self, child: Child, todo: deque[Final]) -> None:
         checked: set[str] = set()
-        while not self._done():
+        while todo and not self._done():
             try:
                 final = todo.popleft()
-            except IndexError:
+            except IndexError:  # another lane took the last one
                 return
             for kernel in final.kernels:
                 if kernel.source in final.unverified - checked - self._bad and not self._done():

@@ -390,6 +390,27 @@ def test_finals_begin_when_the_screen_is_over(kernels) -> None:
     assert child.calls[-1] == "finals [1, 2]"
 
 
+def test_time_that_ends_with_the_last_piece_of_work_is_not_missed(kernels) -> None:
+    """Both ends of time come while the last screen and the last final run; nobody asks again."""
+    asked: list[str] = []
+
+    def over(stage: str, last: int) -> Callable[[], bool]:
+        def ask() -> bool:
+            if sum(call.startswith(stage) for call in child.calls) >= last:
+                asked.append(stage)
+            return bool(asked)
+
+        return ask
+
+    lanes, child = lanes_of(screen_is_over=over("screen", 2), out_of_time=over("finals", 1))
+    built = kernels(1, 2)
+    screened = list(lanes.screen([Block(SMALL, "l", (b,)) for b in built]))
+    assert sum(not e.again for e in screened) == 2
+    finals = list(lanes.finals([Final(SMALL, tuple(built), frozenset())]))
+    assert [e.outcome.status for e in finals] == ["timed", "timed"]
+    assert not asked
+
+
 def test_a_gpu_that_is_lost_stops_the_sweep_and_blames_nobody(kernels) -> None:
     """A process that cannot start again is the machine's fault."""
 
