@@ -13,6 +13,7 @@ from conftest import F32, V6, changed
 
 from kgen.bench.baselines import TUNED
 from kgen.cli.main import main
+from kgen.paths import data_folder
 from kgen.render import Rendered
 from kgen.ship import from_sweep
 from kgen.ship.lock import Table, load_lock
@@ -108,6 +109,23 @@ def test_a_screen_alone_is_named_in_its_row(swept, kgen) -> None:
     for row in shipped("out").rows:
         assert row.ratio is None and row.how.startswith("screened: ")
         assert row.how.endswith(" of torch.mm")
+
+
+@pytest.mark.parametrize("on", ["gpu", "none"])
+def test_a_winner_that_takes_scales_is_shipped_without_a_table(swept, kgen, on: str) -> None:
+    base = data_folder("specs") / "hopper/fast/e4m3_scaled.yaml"
+    axes = "axes: {schedule.raster.group: [4]}"
+    Path("tiny.sweep.yaml").write_text(f"base: {base}\n{axes}\nproblems: {PROBLEMS}\n{FINALS}")
+    results = swept(on=on)
+    code, _, err = kgen("ship", "--from-sweep", str(results), "--to", "out")
+    (kernel,) = {winner.kernel for winner in winners(results)}
+    assert code == 0, err
+    assert f"{kernel}: in no dispatch table: it takes scales, which a table does not pass on" in err
+    assert "nothing of its problem was timed" not in err
+    lock = load_lock(Path("out"))
+    assert not lock.tables and [k.name for k in lock.kernels] == [kernel]
+    assert [len(run.timings) > 0 for run in lock.kernels[0].evidence.runs] == [True] * (on == "gpu")
+    assert Path("out", f"{kernel}.cu").exists() and kgen("check", "out")[0] == 0
 
 
 def test_winners_of_an_earlier_template_are_not_shipped(swept, kgen, monkeypatch) -> None:
