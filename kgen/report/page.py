@@ -57,9 +57,9 @@ def page(results: Path, sweep: str | None = None) -> str:
         status_picture=_image(pictures.status_chart(ended)) if ended else "",
         rows=rows,
         means=dispatch_means(report),
-        ratio_picture=_image(pictures.ratio_chart(rows)) if rows else "",
+        ratio_picture=_image(pictures.ratio_chart(rows, report.reference)) if rows else "",
         roof=roofline,
-        roof_picture=_image(pictures.roof_chart(roofline)) if roofline else "",
+        roof_picture=_image(pictures.roof_chart(roofline, report.reference)) if roofline else "",
         ladders=[
             (name, rungs, _image(pictures.ladder_chart(rungs, label, figure.measured)))
             for name, rungs in ladders.items()

@@ -49,8 +49,8 @@ def _wrapped(text: str, width: int) -> str:
     return "\n".join(lines if len(lines) <= 3 else [*lines[:2], lines[2][: width - 3] + "..."])
 
 
-def ratio_chart(rows: Sequence[Interval]) -> str:
-    """The best kernel of every problem over torch.mm; a hollow mark is a screen's figure."""
+def ratio_chart(rows: Sequence[Interval], reference: str) -> str:
+    """The best kernel of every problem over the reference; a hollow mark is a screen's figure."""
     with matplotlib.rc_context(_STYLE):
         canvas, axes = _canvas(1.0 + 0.42 * len(rows))
         for place, row in enumerate(rows):
@@ -62,7 +62,7 @@ def ratio_chart(rows: Sequence[Interval]) -> str:
         axes.axvline(1.0, color="black", linewidth=1)
         axes.set_yticks(range(len(rows)), [_wrapped(row.problem, 22) for row in rows])
         axes.invert_yaxis()
-        axes.set_xlabel("speed over torch.mm (1 = equal)")
+        axes.set_xlabel(_wrapped(f"speed over {reference} (1 = equal)", 60))
         return _svg(canvas)
 
 
@@ -84,7 +84,7 @@ def ladder_chart(rungs: Sequence[Rung], label: str, measured: bool) -> str:
         return _svg(canvas)
 
 
-def roof_chart(roof: Roof) -> str:
+def roof_chart(roof: Roof, reference: str) -> str:
     """Speed against intensity on logarithmic scales, under the roofs that the board has."""
     with matplotlib.rc_context(_STYLE):
         canvas, axes = _canvas(3.8)
@@ -104,7 +104,7 @@ def roof_chart(roof: Roof) -> str:
             axes.plot([start, right], [roof.held] * 2, color=ORANGE, linestyle="--", label=text)
         axes.plot(xs, [p[2] for p in roof.points], "o", color=BLUE, label="best kernel")
         torch = [(p[1], p[3]) for p in roof.points if p[3]]
-        axes.plot(*zip(*torch, strict=True), "x", color=RED, label="torch.mm")
+        axes.plot(*zip(*torch, strict=True), "x", color=RED, label=reference)
         axes.set_xscale("log")
         axes.set_yscale("log")
         lowest = min(p[2] for p in roof.points)

@@ -37,7 +37,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Block:
-    """Kernels of one operand layout to screen on one problem between two timings of torch.mm."""
+    """Kernels of one operand layout to screen on one problem between two timings of torch."""
 
     problem: Problem
     layout: Any
@@ -158,7 +158,7 @@ class Lanes:
                 continue
             done = self._block(child, block, opening)
             timed = [event for event in done if event.outcome.status == "screened"]
-            # Also where the process is a new one: it makes the buffers, in torch.mm's time.
+            # Also where the process is a new one: it makes the buffers, in torch's time.
             closing = self._reference(child, block) if timed or _replaced(done) else opening
             if closing:
                 for event in timed:
@@ -202,7 +202,7 @@ class Lanes:
         self._events.put(event)
 
     def _reference(self, child: Child, block: Block) -> Reading | None:
-        """torch.mm on a block's problem; a second try in a fresh process if the first fails.
+        """torch on a block's problem; a second try in a fresh process if the first fails.
 
         The first on a problem makes its buffers, so it has the time that a process has to start.
         """
@@ -217,7 +217,7 @@ class Lanes:
             )
             if outcome.status == "reference":
                 return outcome.value["at"], outcome.value["us"]
-        text = f"{block.problem.name}: torch.mm could not be timed: {outcome.reason}"
+        text = f"{block.problem.name}: torch could not be timed: {outcome.reason}"
         self._events.put(Event("note", Outcome(outcome.status, text), problem=block.problem))
         return None
 

@@ -128,6 +128,25 @@ def test_a_winner_that_takes_scales_is_shipped_without_a_table(swept, kgen, on: 
     assert Path("out", f"{kernel}.cu").exists() and kgen("check", "out")[0] == 0
 
 
+def test_a_screen_names_what_it_was_timed_against(swept, kgen, monkeypatch) -> None:
+    """The reference of an fp8 kernel is torch._scaled_mm; the fakes take its name from the host."""
+    name = "torch._scaled_mm, fast accumulation"
+    monkeypatch.setenv("FAKE_REFERENCE", name)
+    path = Path("tiny.sweep.yaml")
+    path.write_text(path.read_text().replace("keep: 1", "keep: 0"))
+    results = swept()
+    assert kgen("ship", "--from-sweep", str(results), "--to", "out")[0] == 0
+    for row in shipped("out").rows:
+        assert row.how.endswith(f" of {name}")
+    for command in (["results", str(results)], ["results", str(results), "--csv"]):
+        out = kgen(*command)[1]
+        assert name in out and "torch.mm" not in out
+    assert {winner.reference for winner in winners(results)} == {name}
+    assert kgen("report", str(results), "-o", "r.html")[0] == 0
+    page = Path("r.html").read_text()
+    assert f"<th>{name}</th>" in page and "torch.mm" not in page
+
+
 def test_winners_of_an_earlier_template_are_not_shipped(swept, kgen, monkeypatch) -> None:
     results, real = swept(), from_sweep.render
 
