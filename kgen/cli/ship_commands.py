@@ -77,6 +77,8 @@ def ship(
         raise KgenError("--from-sweep names what is shipped: leave the specs out, or ship twice")
     if sweep is not None and from_sweep is None:
         raise KgenError("--sweep goes with --from-sweep")
+    if from_sweep and gpu is not None:
+        raise KgenError("--from-sweep ranks by the GPU of its latest start: leave --gpu out")
     if from_sweep:
         lock = _swept(from_sweep, sweep, to, name, parts, _records(results, emulated))
     elif specs:

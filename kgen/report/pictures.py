@@ -17,6 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from kgen.report.data import Interval, Lost, Roof
 from kgen.report.ladders import Rung
+from kgen.sweep.figures import figure_text
 
 WIDTH = 4.6  # inches; 9-point text stays readable at 360 CSS pixels
 BLUE, ORANGE, GREY, RED = "#1f5fa8", "#d9822b", "#8a8f98", "#b3362b"
@@ -73,7 +74,7 @@ def ladder_chart(rungs: Sequence[Rung], label: str, measured: bool) -> str:
         values = [rung.value for rung in rungs]
         axes.barh(range(len(rungs)), values, color=[GREY, *[BLUE] * (len(rungs) - 1)])
         for place, value in enumerate(values):
-            text = f"{value:.3f}" if measured else f"{value:.4g}"
+            text = f"{value:.3f}" if measured else figure_text(value)
             axes.text(value, place, f" {text}", va="center")
         names = [_wrapped(("" if i == 0 else "+ ") + r.change, 28) for i, r in enumerate(rungs)]
         axes.set_yticks(range(len(rungs)), names)

@@ -11,6 +11,7 @@ from typing import Any
 
 from kgen.bench.baselines import TUNED
 from kgen.sweep.dispatch import means
+from kgen.sweep.figures import figure_text
 from kgen.sweep.queries import (
     STATUSES,
     Cell,
@@ -133,7 +134,7 @@ def table_text(store: Store, sweep: str, shown: int = SHOWN) -> str:
 
 
 def _static(cell: Cell, figures: list[str], axes: list[str]) -> list[str]:
-    values = [f"{cell.figures[x]:.5g}" if x in cell.figures else "-" for x in figures]
+    values = [figure_text(cell.figures[x]) if x in cell.figures else "-" for x in figures]
     return [cell.kernel, cell.status, *values, *(short(cell.axes.get(p, "")) for p in axes)]
 
 

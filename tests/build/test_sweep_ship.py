@@ -165,6 +165,7 @@ def test_wrong_questions(swept, kgen) -> None:
     for arguments, words in (
         (["base.yaml", "--from-sweep", results], "leave the specs out"),
         (["base.yaml", "--sweep", "tiny"], "--sweep goes with --from-sweep"),
+        (["--from-sweep", results, "--gpu", "NVIDIA H200"], "leave --gpu out"),
         (["--from-sweep", "gone.sqlite"], "gone.sqlite: no such results file"),
         (["--from-sweep", "base.yaml"], "base.yaml"),
         (["--from-sweep", results, "--sweep", "other"], "no sweep called other"),
