@@ -77,6 +77,8 @@ def ship(
         raise KgenError("--from-sweep names what is shipped: leave the specs out, or ship twice")
     if sweep is not None and from_sweep is None:
         raise KgenError("--sweep goes with --from-sweep")
+    if from_sweep and gpu is not None:
+        raise KgenError("--from-sweep ranks by the GPU of its latest start: leave --gpu out")
     if from_sweep:
         lock = _swept(from_sweep, sweep, to, name, parts, _records(results, emulated))
     elif specs:
@@ -144,8 +146,9 @@ def _prefix_and_parts(
 
 def _remark(lock: Lock, records: Records) -> None:
     """Say which kernels have no evidence of a GPU, and which are in no table."""
-    from kgen.ship.make import covered
+    from kgen.ship.make import untabled
 
+    reasons = untabled(lock)
     for kernel in lock.kernels:
         other = records.stale(kernel.name, kernel.source_digest)
         if not kernel.evidence.runs:
@@ -153,8 +156,8 @@ def _remark(lock: Lock, records: Records) -> None:
             note(
                 f"{kernel.name}: no run on a GPU is recorded for source {kernel.source_digest}{why}"
             )
-        if kernel.name not in covered(lock):
-            note(f"{kernel.name}: in no dispatch table: nothing of its problem was timed")
+        if kernel.name in reasons:
+            note(f"{kernel.name}: in no dispatch table: {reasons[kernel.name]}")
 
 
 def render_with(specs: list[Path], output: Path | None, parts: str, as_json: bool) -> None:

@@ -145,7 +145,9 @@ def new(
     from kgen.shipped import new_spec, shipped_specs
 
     if listing:
-        say("\n".join(f"{name:<24}{first}" for name, first in shipped_specs()))
+        found = shipped_specs()
+        width = max(len(name) for name, _ in found) + 2
+        say("\n".join(f"{name:<{width}}{first}" for name, first in found))
         return
     if path is None:
         raise KgenError("name the file to write, or use --list")

@@ -175,10 +175,13 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Measured results as a table, CSV or JSON; or the table of a README."""
+    from kgen.errors import KgenError
+
     if path.is_dir() or not path.suffix:
+        if as_csv or name is not None:
+            raise KgenError("--csv and --sweep are for a sweep's results file")
         _show_folder(path, specs, update, chart, as_json)
         return
-    from kgen.errors import KgenError
     from kgen.sweep.listing import as_csv as csv_text
     from kgen.sweep.listing import rows_of, table_text
     from kgen.sweep.queries import sweeps_of

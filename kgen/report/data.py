@@ -27,6 +27,7 @@ from kgen.sweep.queries import (
     devices_in,
     problems_in,
     ranked,
+    references,
     settings_of,
 )
 from kgen.sweep.space import without_numbers
@@ -65,10 +66,15 @@ class Report:
         return any(t.ratio for c in self.cells for t in c.timings.values())
 
     @cached_property
+    def reference(self) -> str:
+        """What the kernels' speed is measured against, in words."""
+        return references(t for c in self.cells for t in c.timings.values())
+
+    @cached_property
     def figure(self) -> Figure:
-        """Speed over torch.mm, or the first static figure of the ranking."""
+        """Speed over the reference, or the first static figure of the ranking."""
         if self.timed:
-            return Figure("speed over torch.mm", "", False, True)
+            return Figure(f"speed over {self.reference}", "", False, True)
         name = self.settings["rank"]["static"][0]
         return Figure(FIGURES[name].meaning, FIGURES[name].unit, FIGURES[name].less, False)
 
@@ -121,7 +127,7 @@ def load(store: Store, sweep: str) -> Report:
 
 @dataclass(frozen=True)
 class Interval:
-    """The best kernel of one problem against torch.mm. low, high: None for a screen."""
+    """The best kernel of one problem against its reference. low, high: None for a screen."""
 
     size: Size
     problem: str

@@ -16,6 +16,7 @@ from kgen.errors import DeviceError
 from kgen.report.data import Report, dispatch_means, intervals, load, losses, roof
 from kgen.report.heat import MOST_PAIRS, HeatMap, axis_pairs, heat_map
 from kgen.report.ladders import ladder
+from kgen.sweep.figures import figure_text
 from kgen.sweep.listing import short
 from kgen.sweep.queries import STATUSES, only_sweep
 from kgen.sweep.store import Store
@@ -57,9 +58,9 @@ def page(results: Path, sweep: str | None = None) -> str:
         status_picture=_image(pictures.status_chart(ended)) if ended else "",
         rows=rows,
         means=dispatch_means(report),
-        ratio_picture=_image(pictures.ratio_chart(rows)) if rows else "",
+        ratio_picture=_image(pictures.ratio_chart(rows, report.reference)) if rows else "",
         roof=roofline,
-        roof_picture=_image(pictures.roof_chart(roofline)) if roofline else "",
+        roof_picture=_image(pictures.roof_chart(roofline, report.reference)) if roofline else "",
         ladders=[
             (name, rungs, _image(pictures.ladder_chart(rungs, label, figure.measured)))
             for name, rungs in ladders.items()
@@ -110,7 +111,7 @@ def _colour(level: float) -> str:
 
 
 def _figure_text(value: float, measured: bool) -> str:
-    return f"{value:.3f}" if measured else f"{value:.4g}"
+    return f"{value:.3f}" if measured else figure_text(value)
 
 
 def _table(report: Report) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from kgen.report.data import Interval, Lost, Roof
 from kgen.report.ladders import Rung
+from kgen.sweep.figures import figure_text
 
 WIDTH = 4.6  # inches; 9-point text stays readable at 360 CSS pixels
 BLUE, ORANGE, GREY, RED = "#1f5fa8", "#d9822b", "#8a8f98", "#b3362b"
@@ -49,8 +50,8 @@ def _wrapped(text: str, width: int) -> str:
     return "\n".join(lines if len(lines) <= 3 else [*lines[:2], lines[2][: width - 3] + "..."])
 
 
-def ratio_chart(rows: Sequence[Interval]) -> str:
-    """The best kernel of every problem over torch.mm; a hollow mark is a screen's figure."""
+def ratio_chart(rows: Sequence[Interval], reference: str) -> str:
+    """The best kernel of every problem over the reference; a hollow mark is a screen's figure."""
     with matplotlib.rc_context(_STYLE):
         canvas, axes = _canvas(1.0 + 0.42 * len(rows))
         for place, row in enumerate(rows):
@@ -62,7 +63,7 @@ def ratio_chart(rows: Sequence[Interval]) -> str:
         axes.axvline(1.0, color="black", linewidth=1)
         axes.set_yticks(range(len(rows)), [_wrapped(row.problem, 22) for row in rows])
         axes.invert_yaxis()
-        axes.set_xlabel("speed over torch.mm (1 = equal)")
+        axes.set_xlabel(_wrapped(f"speed over {reference} (1 = equal)", 60))
         return _svg(canvas)
 
 
@@ -73,7 +74,7 @@ def ladder_chart(rungs: Sequence[Rung], label: str, measured: bool) -> str:
         values = [rung.value for rung in rungs]
         axes.barh(range(len(rungs)), values, color=[GREY, *[BLUE] * (len(rungs) - 1)])
         for place, value in enumerate(values):
-            text = f"{value:.3f}" if measured else f"{value:.4g}"
+            text = f"{value:.3f}" if measured else figure_text(value)
             axes.text(value, place, f" {text}", va="center")
         names = [_wrapped(("" if i == 0 else "+ ") + r.change, 28) for i, r in enumerate(rungs)]
         axes.set_yticks(range(len(rungs)), names)
@@ -84,7 +85,7 @@ def ladder_chart(rungs: Sequence[Rung], label: str, measured: bool) -> str:
         return _svg(canvas)
 
 
-def roof_chart(roof: Roof) -> str:
+def roof_chart(roof: Roof, reference: str) -> str:
     """Speed against intensity on logarithmic scales, under the roofs that the board has."""
     with matplotlib.rc_context(_STYLE):
         canvas, axes = _canvas(3.8)
@@ -104,7 +105,7 @@ def roof_chart(roof: Roof) -> str:
             axes.plot([start, right], [roof.held] * 2, color=ORANGE, linestyle="--", label=text)
         axes.plot(xs, [p[2] for p in roof.points], "o", color=BLUE, label="best kernel")
         torch = [(p[1], p[3]) for p in roof.points if p[3]]
-        axes.plot(*zip(*torch, strict=True), "x", color=RED, label="torch.mm")
+        axes.plot(*zip(*torch, strict=True), "x", color=RED, label=reference)
         axes.set_xscale("log")
         axes.set_yscale("log")
         lowest = min(p[2] for p in roof.points)

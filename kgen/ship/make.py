@@ -57,7 +57,8 @@ def make_lock(
     """The lock of a new shipment: evidence from records, tables from winners.
 
     records  None: nothing is looked for and nothing is built, so there is no evidence
-    winners  default: those that the result files name; their specs must be among `specs`
+    winners  default: those that the result files name; their specs must be among `specs`. One that
+        takes scales is shipped and has no row, for a table passes on A, B and D alone
     gpu      whose results rank, where there are several
 
     Raises  KgenError for a bad name, two kernels of one name, a winner that is not shipped;
@@ -78,7 +79,7 @@ def make_lock(
         kernels.append(_locked(loaded, rendered.digest, evidence))
     if winners is None:
         winners = from_results(digests, records.results, gpu) if records is not None else ()
-    tables = tables_of(winners)
+    tables = tables_of(w for w in winners if takes_operands_alone(lower(w.spec)))
     _check_tables(tables, kernels)
     return Lock(
         kgen=__version__,
@@ -153,7 +154,14 @@ def _renewed(kernel: LockedKernel) -> LockedKernel:
     return _locked(loaded, rendered.digest, gather(plan, rendered, (), ()))
 
 
-def covered(lock: Lock) -> set[str]:
-    """Names of the kernels whose problem has a dispatch table."""
+def untabled(lock: Lock) -> dict[str, str]:
+    """Kernels that no dispatch table can choose, by name, and why."""
     tables = {table.name for table in lock.tables}
-    return {k.name for k in lock.kernels if table_name(load_kernel(k)) in tables}
+    found = {}
+    for kernel in lock.kernels:
+        loaded = load_kernel(kernel)
+        if not takes_operands_alone(lower(loaded)):
+            found[kernel.name] = "it takes scales, which a table does not pass on"
+        elif table_name(loaded) not in tables:
+            found[kernel.name] = "nothing of its problem was timed"
+    return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
@@ -96,15 +97,12 @@ def _in_parallel(
     """Outcomes as they come. Leaves at once, and leaves no compiler behind, when interrupted."""
     workers = os.cpu_count() or 1
     stop = Event()
-    todo, running = iter(points), set[Future[BuildOutcome]]()
+    todo, running = deque(points), set[Future[BuildOutcome]]()
     with ThreadPoolExecutor(workers) as threads:
         try:
             while True:
-                while len(running) < 2 * workers and not out_of_time():
-                    point = next(todo, None)
-                    if point is None:
-                        break
-                    running.add(threads.submit(_build, point, known, timeout, stop))
+                while todo and len(running) < 2 * workers and not out_of_time():
+                    running.add(threads.submit(_build, todo.popleft(), known, timeout, stop))
                 if not running:
                     return
                 done, running = wait(running, LOOK_SECONDS, FIRST_COMPLETED)

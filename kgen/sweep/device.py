@@ -84,7 +84,7 @@ def _caught(error: Exception) -> Outcome:
 
 
 def reference(job: Job, size: Size, settings: Settings) -> Outcome:
-    """One timing of torch.mm, for the drift of a screen. value: when (s), how long (us)."""
+    """One timing of torch's product, for the drift of a screen. value: when (s), how long (us)."""
     try:
         found = bench_for(job.plan, size).baselines[0]
         return Outcome("reference", value=_short(found, size, settings))
@@ -93,7 +93,10 @@ def reference(job: Job, size: Size, settings: Settings) -> Outcome:
 
 
 def screen(job: Job, size: Size, settings: Settings) -> Outcome:
-    """Exact values on the timed problem, then a short timing without rest. value as reference."""
+    """Exact values on the timed problem, then a short timing without rest.
+
+    value  as `reference`, and the name of that reference
+    """
     try:
         bench = bench_for(job.plan, size)
         kernel = Kernel(job.plan, Path(job.cubin))
@@ -102,7 +105,8 @@ def screen(job: Job, size: Size, settings: Settings) -> Outcome:
             if not case.passed:
                 return Outcome("wrong", _failed_gates(case.report))
         contestant = candidate_on(job.plan, kernel, bench.buffers)
-        return Outcome("screened", value=_short(contestant, size, settings))
+        value = _short(contestant, size, settings)
+        return Outcome("screened", value=value | {"reference": bench.baselines[0].name})
     except Exception as error:
         return _caught(error)
 
@@ -174,9 +178,10 @@ def finals(jobs: list[Job], size: Size, settings: Settings) -> Outcome:
 def final_records(
     measurement: Measurement, finalists: int, size: Size, notes: dict[str, str]
 ) -> list[dict[str, Any]]:
-    """What every finalist reached, against torch.mm of the same rounds.
+    """What every finalist reached, against torch's product of the same rounds.
 
-    The first `finalists` contestants are kernels, the next is torch.mm, the rest other baselines.
+    The first `finalists` contestants are kernels, the next is torch's product, whose name each
+    record holds as its reference, the rest other baselines.
     """
     names = (measurement.candidate, *measurement.baselines)
     found = []
@@ -188,6 +193,7 @@ def final_records(
         found.append(
             {
                 "us": timing.median_us,
+                "reference": torch.name,
                 "reference_us": torch.median_us,
                 "ratio": ratio.median,
                 "low": ratio.low,

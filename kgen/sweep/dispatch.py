@@ -30,7 +30,7 @@ class Mean:
 
 
 def means(best: Iterable[Timing | None]) -> list[Mean]:
-    """One mean for each baseline, torch.mm first. Of finals alone: a screen is no result.
+    """One mean for each baseline, the reference first. Of finals alone: a screen is no result.
 
     best  what is known of the best kernel of every problem
     """

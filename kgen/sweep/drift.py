@@ -1,6 +1,6 @@
 """A screen has no rest between windows: the board warms up and slows down. Pure arithmetic.
 
-torch.mm is timed again every few kernels on the same GPU; what a kernel is held against is its time
+torch is timed again every few kernels on the same GPU; what a kernel is held against is its time
 at the kernel's own moment, on the line between the timings around it.
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import closing
@@ -86,12 +87,10 @@ def _in_children(
     workers = os.cpu_count() or 1
     pool = ProcessPool(max_workers=workers, context=multiprocessing.get_context("spawn"))
     try:
-        rest, running = iter(todo), dict[Any, tuple[Built, float]]()
+        rest, running = deque(todo), dict[Any, tuple[Built, float]]()
         while True:
-            while len(running) < workers and not out_of_time():
-                one = next(rest, None)
-                if one is None:
-                    break
+            while rest and len(running) < workers and not out_of_time():
+                one = rest.popleft()
                 future = pool.schedule(work, args=[one.job, schedules], timeout=timeout)
                 running[future] = (one, time.monotonic())
             if not running:

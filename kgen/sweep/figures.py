@@ -45,6 +45,11 @@ def static_figures(budget: Budget) -> dict[str, float]:
     return found
 
 
+def figure_text(value: float) -> str:
+    """A figure for people: a whole number whole, another to five digits."""
+    return str(int(value)) if float(value).is_integer() else f"{value:.5g}"
+
+
 def static_order(figures: Mapping[str, float], ranking: Sequence[str]) -> tuple[float, ...]:
     """A sort key, the best first; a figure that a kernel lacks ranks it behind those that have it.
 

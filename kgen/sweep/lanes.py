@@ -37,7 +37,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Block:
-    """Kernels of one operand layout to screen on one problem between two timings of torch.mm."""
+    """Kernels of one operand layout to screen on one problem between two timings of torch."""
 
     problem: Problem
     layout: Any
@@ -142,10 +142,11 @@ class Lanes:
     def _screens(self, child: Child, todo: deque[Block], broken: set[Any]) -> None:
         at: Any = None  # problem and layout that `opening` was timed on
         opening: Reading | None = None
-        while not self._done() and not self.screen_is_over():
+        # Time is asked for only where work is left: a sweep that is through is not out of time.
+        while todo and not self._done() and not self.screen_is_over():
             try:
                 block = todo.popleft()
-            except IndexError:
+            except IndexError:  # another lane took the last one
                 return
             here = (block.problem, block.layout)
             if here in broken:
@@ -157,11 +158,11 @@ class Lanes:
                 continue
             done = self._block(child, block, opening)
             timed = [event for event in done if event.outcome.status == "screened"]
-            # Also where the process is a new one: it makes the buffers, in torch.mm's time.
+            # Also where the process is a new one: it makes the buffers, in torch's time.
             closing = self._reference(child, block) if timed or _replaced(done) else opening
-            for event in timed if closing else ():
-                readings = (opening, closing) if closing else (opening,)
-                self._events.put(replace(event, readings=readings, again=True))
+            if closing:
+                for event in timed:
+                    self._events.put(replace(event, readings=(opening, closing), again=True))
             opening = closing
             if rest := block.kernels[len(done) :]:
                 todo.appendleft(replace(block, kernels=rest))
@@ -201,7 +202,7 @@ class Lanes:
         self._events.put(event)
 
     def _reference(self, child: Child, block: Block) -> Reading | None:
-        """torch.mm on a block's problem; a second try in a fresh process if the first fails.
+        """torch on a block's problem; a second try in a fresh process if the first fails.
 
         The first on a problem makes its buffers, so it has the time that a process has to start.
         """
@@ -216,16 +217,16 @@ class Lanes:
             )
             if outcome.status == "reference":
                 return outcome.value["at"], outcome.value["us"]
-        text = f"{block.problem.name}: torch.mm could not be timed: {outcome.reason}"
+        text = f"{block.problem.name}: torch could not be timed: {outcome.reason}"
         self._events.put(Event("note", Outcome(outcome.status, text), problem=block.problem))
         return None
 
     def _finals(self, child: Child, todo: deque[Final]) -> None:
         checked: set[str] = set()
-        while not self._done():
+        while todo and not self._done():
             try:
                 final = todo.popleft()
-            except IndexError:
+            except IndexError:  # another lane took the last one
                 return
             for kernel in final.kernels:
                 if kernel.source in final.unverified - checked - self._bad and not self._done():

@@ -11,6 +11,7 @@ from typing import Any
 
 from kgen.bench.baselines import TUNED
 from kgen.sweep.dispatch import means
+from kgen.sweep.figures import figure_text
 from kgen.sweep.queries import (
     STATUSES,
     Cell,
@@ -18,6 +19,7 @@ from kgen.sweep.queries import (
     devices_in,
     problems_in,
     ranked,
+    references,
     settings_of,
 )
 from kgen.sweep.store import Store
@@ -25,7 +27,7 @@ from kgen.sweep.store import Store
 SHOWN = 10  # kernels of a problem in the table for people
 COLUMNS = (
     *("sweep", "problem", "m", "n", "k", "rank", "kernel", "status", "reason", "stage"),
-    *("us", "tflops", "reference_us", "ratio", "low", "high", "against"),
+    *("us", "tflops", "reference", "reference_us", "ratio", "low", "high", "against"),
     *("sm_mhz", "power_w", "gpu"),
     *("source_digest", "target", "toolchain"),
 )
@@ -66,6 +68,7 @@ def _row(
         "stage": t.stage if t else "",
         "us": t.us if t else None,
         "tflops": t.tflops(size) if t else None,
+        "reference": t.reference if t else "",
         "reference_us": t.reference_us if t else None,
         "ratio": t.ratio if t else None,
         "low": t.low if t else None,
@@ -125,16 +128,18 @@ def table_text(store: Store, sweep: str, shown: int = SHOWN) -> str:
     for size, label in problems_in(store, sweep).items():
         best = order[size][:shown]
         lines += ["", f"{label} (M x N x K = {' x '.join(map(str, size))})"]
-        lines += _aligned([_HEAD + axes, *(_line(c, size, axes) for c in best)])
+        head = _head(references(c.timings.get(size) for c in best))
+        lines += _aligned([head + axes, *(_line(c, size, axes) for c in best)])
     return "\n".join(lines)
 
 
 def _static(cell: Cell, figures: list[str], axes: list[str]) -> list[str]:
-    values = [f"{cell.figures[x]:.5g}" if x in cell.figures else "-" for x in figures]
+    values = [figure_text(cell.figures[x]) if x in cell.figures else "-" for x in figures]
     return [cell.kernel, cell.status, *values, *(short(cell.axes.get(p, "")) for p in axes)]
 
 
-_HEAD = ["kernel", "stage", "us", "TFLOPS", "of torch.mm", "95 %", "of cuBLASLt's best"]
+def _head(reference: str) -> list[str]:
+    return ["kernel", "stage", "us", "TFLOPS", f"of {reference}", "95 %", "of cuBLASLt's best"]
 
 
 def _line(cell: Cell, size: Any, axes: list[str]) -> list[str]:

@@ -68,7 +68,7 @@ class Ranking(Model):
     """What makes one kernel better than another."""
 
     measured: Literal["ratio", "tflops"] = Field(
-        "ratio", description="Where it was timed: speed over torch.mm, or its own speed."
+        "ratio", description="Where it was timed: speed over torch, or its own speed."
     )
     static: Annotated[tuple[FigureName, ...], Strict(False), Field(min_length=1)] = Field(
         ("operand_bytes_per_flop", "ring_bytes", "registers"),
@@ -96,7 +96,7 @@ class Screen(Model):
     window: Count = Field(10, description="Launches in one timed window.")
     rounds: Annotated[int, Field(ge=3, le=100)] = Field(3, description="Windows of one kernel.")
     warmup: Annotated[int, Field(ge=0)] = Field(3, description="Launches before a window.")
-    reference_every: Count = Field(4, description="Kernels between two timings of torch.mm.")
+    reference_every: Count = Field(4, description="Kernels between two timings of torch.")
 
 
 class Finals(Model):

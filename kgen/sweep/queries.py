@@ -56,6 +56,11 @@ class Timing:
         return Timed.model_validate(found, strict=False) if found else None
 
     @property
+    def reference(self) -> str:
+        """The baseline that `ratio` is over; files of earlier screens do not name it."""
+        return self.detail.get("reference") or next(iter(self.against), "torch")
+
+    @property
     def against(self) -> dict[str, RatioRecord]:
         """Speed over each baseline of a final, the reference first."""
         return {r.baseline: r for r in self.timed.windows[0].ratios} if self.timed else {}
@@ -187,6 +192,11 @@ def _timings(runs: Iterable[Any], sizes: set[Size], stages: tuple[str, ...]) -> 
                 **{name: r[name] for name in _COPIED},
             )
     return found
+
+
+def references(timings: Iterable[Timing | None]) -> str:
+    """What these ratios are over, in words: one baseline, or several where layouts differ."""
+    return " or ".join(sorted({t.reference for t in timings if t and t.ratio})) or "torch"
 
 
 def ranked(cells: list[Cell], size: Size, settings: dict[str, Any]) -> list[Cell]:

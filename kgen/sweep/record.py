@@ -111,7 +111,8 @@ class Recorder:
             self._watch.note(f"{kernel.candidate.plan.name}{where}: {run.status}: {first}")
         elif event.problem and run.ratio and run.ratio > self._best.get(event.problem.name, 0):
             self._best[event.problem.name] = run.ratio
-            text = f"{run.ratio:.3f} of torch.mm, {kernel.candidate.plan.name} ({event.stage})"
+            speed = f"{run.ratio:.3f} of {run.detail['reference']}"
+            text = f"{speed}, {kernel.candidate.plan.name} ({event.stage})"
             self._watch.best(event.problem.name, text)
 
 
@@ -128,6 +129,7 @@ def _screened(run: Run, value: dict[str, Any], event: Event) -> Run:
             "note": value["note"],
             "notes": value["notes"],
             "rounds_us": value["rounds_us"],
+            "reference": value["reference"],
             "reference_readings": len(event.readings),
         },
     )

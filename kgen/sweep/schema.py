@@ -78,7 +78,7 @@ CREATE TABLE run (
                                     -- wrong, hung, crashed; infeasible: unfit for this problem
     reason TEXT NOT NULL,
     us REAL,                        -- median, per launch
-    reference_us REAL,              -- torch.mm at that time: screens interpolate, finals interleave
+    reference_us REAL,              -- torch at that time: screens interpolate, finals interleave
     ratio REAL,                     -- speed over the reference
     low REAL, high REAL,            -- 95 % bootstrap interval; finals only
     sm_mhz REAL, power_w REAL,      -- median right after the windows

@@ -83,7 +83,7 @@ def _winner(cell: Cell, size: Size, label: str, devices: dict[str, Any]) -> Winn
         us=t.us if t else None,
         gpu=devices.get(t.device or "", {}) if t else {},
         toolchain=cell.toolchain,
-        reference=next(iter(t.against), "torch.mm") if t else "",
+        reference=t.reference if t else "",
     )
 
 

@@ -402,6 +402,20 @@ def test_a_budget_of_time_stops_between_pieces_and_is_resumed(sweep_of, tmp_path
     assert set(statuses(tmp_path / "r.sqlite").values()) == {"built"}
 
 
+@pytest.mark.parametrize("on", ["none", "emulator"])
+def test_a_budget_that_ends_while_the_last_piece_runs_is_kept(
+    sweep_of, tmp_path: Path, on: str
+) -> None:
+    """Two compiles, then as many runs of the emulator, begin in time and end after it."""
+    begun = 1 + 2 * (1 + (on == "emulator"))  # the session's own look at the clock, one for each
+    now = iter([0.0] * begun + [1e9] * 1000)
+    sweep = sweep_of([1, 2]).within(None, 1.0)
+    options = {"on": on, "emulate": misbehave, "clock": lambda: next(now)}
+    assert Session(sweep, tmp_path / "r.sqlite", **options).run() == "done"
+    wanted = "emulated" if on == "emulator" else "built"
+    assert set(statuses(tmp_path / "r.sqlite").values()) == {wanted}
+
+
 def test_a_screen_cut_short_has_seen_every_problem_and_leaves_time_to_the_finals(
     sweep_of, tmp_path: Path, monkeypatch
 ) -> None:

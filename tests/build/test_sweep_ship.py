@@ -13,6 +13,7 @@ from conftest import F32, V6, changed
 
 from kgen.bench.baselines import TUNED
 from kgen.cli.main import main
+from kgen.paths import data_folder
 from kgen.render import Rendered
 from kgen.ship import from_sweep
 from kgen.ship.lock import Table, load_lock
@@ -110,6 +111,42 @@ def test_a_screen_alone_is_named_in_its_row(swept, kgen) -> None:
         assert row.how.endswith(" of torch.mm")
 
 
+@pytest.mark.parametrize("on", ["gpu", "none"])
+def test_a_winner_that_takes_scales_is_shipped_without_a_table(swept, kgen, on: str) -> None:
+    base = data_folder("specs") / "hopper/fast/e4m3_scaled.yaml"
+    axes = "axes: {schedule.raster.group: [4]}"
+    Path("tiny.sweep.yaml").write_text(f"base: {base}\n{axes}\nproblems: {PROBLEMS}\n{FINALS}")
+    results = swept(on=on)
+    code, _, err = kgen("ship", "--from-sweep", str(results), "--to", "out")
+    (kernel,) = {winner.kernel for winner in winners(results)}
+    assert code == 0, err
+    assert f"{kernel}: in no dispatch table: it takes scales, which a table does not pass on" in err
+    assert "nothing of its problem was timed" not in err
+    lock = load_lock(Path("out"))
+    assert not lock.tables and [k.name for k in lock.kernels] == [kernel]
+    assert [len(run.timings) > 0 for run in lock.kernels[0].evidence.runs] == [True] * (on == "gpu")
+    assert Path("out", f"{kernel}.cu").exists() and kgen("check", "out")[0] == 0
+
+
+def test_a_screen_names_what_it_was_timed_against(swept, kgen, monkeypatch) -> None:
+    """The reference of an fp8 kernel is torch._scaled_mm; the fakes take its name from the host."""
+    name = "torch._scaled_mm, fast accumulation"
+    monkeypatch.setenv("FAKE_REFERENCE", name)
+    path = Path("tiny.sweep.yaml")
+    path.write_text(path.read_text().replace("keep: 1", "keep: 0"))
+    results = swept()
+    assert kgen("ship", "--from-sweep", str(results), "--to", "out")[0] == 0
+    for row in shipped("out").rows:
+        assert row.how.endswith(f" of {name}")
+    for command in (["results", str(results)], ["results", str(results), "--csv"]):
+        out = kgen(*command)[1]
+        assert name in out and "torch.mm" not in out
+    assert {winner.reference for winner in winners(results)} == {name}
+    assert kgen("report", str(results), "-o", "r.html")[0] == 0
+    page = Path("r.html").read_text()
+    assert f"<th>{name}</th>" in page and "torch.mm" not in page
+
+
 def test_winners_of_an_earlier_template_are_not_shipped(swept, kgen, monkeypatch) -> None:
     results, real = swept(), from_sweep.render
 
@@ -128,6 +165,7 @@ def test_wrong_questions(swept, kgen) -> None:
     for arguments, words in (
         (["base.yaml", "--from-sweep", results], "leave the specs out"),
         (["base.yaml", "--sweep", "tiny"], "--sweep goes with --from-sweep"),
+        (["--from-sweep", results, "--gpu", "NVIDIA H200"], "leave --gpu out"),
         (["--from-sweep", "gone.sqlite"], "gone.sqlite: no such results file"),
         (["--from-sweep", "base.yaml"], "base.yaml"),
         (["--from-sweep", results, "--sweep", "other"], "no sweep called other"),

@@ -121,9 +121,12 @@ def test_new_then_explain(kgen):
 def test_new_lists_the_shipped_specs(kgen):
     code, out, _ = kgen("new", "--list")
     assert code == 0
-    assert "hopper/v6               Hopper V6: four consumer warpgroups on a 256 x 256 tile." in (
-        out.splitlines()
-    )
+    rows = [re.fullmatch(r"(\S+)(  +)(\S.*)", line) for line in out.splitlines()]
+    assert all(rows), out
+    columns = {row.start(3) for row in rows if row}
+    assert columns == {max(len(row[1]) for row in rows if row) + 2}
+    names = {row[1]: row[3] for row in rows if row}
+    assert names["hopper/v6"] == "Hopper V6: four consumer warpgroups on a 256 x 256 tile."
 
 
 def test_version(kgen):

@@ -139,8 +139,8 @@ def test_pictures_are_svg_and_the_same_every_time(report: Report) -> None:
     rows, lost, found = intervals(report), losses(report), roof(report)
     assert found
     makers = [
-        lambda: ratio_chart(rows),
-        lambda: roof_chart(found),
+        lambda: ratio_chart(rows, "torch.mm"),
+        lambda: roof_chart(found, "torch.mm"),
         lambda: loss_chart(lost),
         lambda: status_chart([("timed", 3), ("hung", 1)]),
         lambda: ladder_chart(ladder(report, SQUARE), "speed", True),

@@ -16,6 +16,7 @@ from sweep_samples import fill
 from kgen.cli import sweep_commands
 from kgen.cli.main import main
 from kgen.errors import KgenError
+from kgen.sweep.figures import figure_text
 
 
 @pytest.fixture
@@ -135,6 +136,23 @@ def test_results_that_are_not_there(kgen, tmp_path: Path) -> None:
     assert code == 2 and "no such results file; `kgen sweep` writes one" in err
     code, _, err = kgen("results", "none")
     assert code == 2 and "none: no such folder of results" in err
+
+
+@pytest.mark.parametrize("option", [["--csv"], ["--sweep", "tiny"]])
+def test_options_of_a_sweep_are_refused_for_bench_results(kgen, option: list[str]) -> None:
+    code, out, err = kgen("results", ROOT / "benchmarks" / "results", *option)
+    assert (code, out) == (2, "") and "--csv and --sweep are for a sweep's results file" in err
+
+
+def test_bytes_are_shown_whole(kgen, tmp_path: Path) -> None:
+    """A ring of 100001 bytes in a static ranking is no 1e+05; what is not whole has five digits."""
+    fill(tmp_path / "static.sqlite", 3, timed=False)
+    code, out, _ = kgen("results", "static.sqlite")
+    assert code == 0 and "ranked by static figures" in out
+    assert " 100001 " in out and "e+0" not in out
+    assert [figure_text(x) for x in (245760, 1e5, 0.00146484375)] == [
+        *("245760", "100000", "0.0014648"),
+    ]
 
 
 def test_the_folder_of_bench_results_still_shows(kgen) -> None:

@@ -7,6 +7,7 @@ import json
 import statistics
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -138,7 +139,7 @@ def test_a_final_keeps_clocks_interval_and_notes(window: int) -> None:
     assert record["sm_mhz"] == statistics.median(row["after"]["sm_mhz"] for row in rows)
     assert record["low"] <= record["ratio"] <= record["high"]
     assert [r["baseline"] for r in timed["ratios"]] == ["torch.mm", "torch.mm, f16 accumulation"]
-    assert record["ratio"] == timed["ratios"][0]["median"]
+    assert (record["reference"], record["ratio"]) == ("torch.mm", timed["ratios"][0]["median"])
     assert record["trace"] == [
         [row[when]["sm_mhz"], row[when]["power_w"], row[when]["throttle"]]
         for row in rows
@@ -283,8 +284,10 @@ def test_a_kernel_that_did_harm_is_not_tried_on_the_next_problem(kernels, tmp_pa
     ]
 
 
-def test_the_reference_is_timed_around_every_block_and_corrects_it(kernels, tmp_path: Path) -> None:
-    """torch.mm slows down from 100 to 120 us while kernels stay at 100: the ratio rises."""
+def test_the_reference_is_timed_around_every_block_and_corrects_it(
+    kernels, tmp_path: Path, monkeypatch
+) -> None:
+    """The reference slows down from 100 to 120 us while kernels stay at 100: the ratio rises."""
     clock = iter(range(100))
     torch = iter([100.0, 120.0, 140.0])
 
@@ -292,14 +295,17 @@ def test_the_reference_is_timed_around_every_block_and_corrects_it(kernels, tmp_
         return Outcome("reference", value={"at": float(next(clock)), "us": next(torch)})
 
     def screen(*_: Any) -> Outcome:
-        short = sweep_fakes._short(100.0) | {"at": float(next(clock))}
-        return Outcome("screened", value=short)
+        return sweep_fakes.screened(100.0, at=float(next(clock)))
 
+    monkeypatch.setenv("FAKE_REFERENCE", "torch._int_mm")
     lanes, child = lanes_of(Work(facts, reference, screen))
     built = kernels(1, 2, 3, 4)
     blocks = [Block(SMALL, "l", tuple(built[:2])), Block(SMALL, "l", tuple(built[2:]))]
-    rows = recorded(tmp_path / "r.sqlite", lanes.screen(blocks))
+    watch, best = Watch(), list[str]()
+    watch.best = lambda problem, text: best.append(text)  # type: ignore[method-assign]
+    rows = recorded(tmp_path / "r.sqlite", lanes.screen(blocks), watch)
     ratio = {r["kernel"]: r["ratio"] for r in rows}
+    assert best and all(" of torch._int_mm, " in text for text in best)
     # Moments: torch 0, kernels 1 and 2, torch 3, kernels 4 and 5, torch 6.
     wanted = [1 + 20 / 300, 1 + 40 / 300, 1.2 + 20 / 300, 1.2 + 40 / 300]
     assert [ratio[b.source] for b in built] == pytest.approx(wanted)
@@ -325,7 +331,7 @@ def test_a_problem_whose_reference_fails_marks_no_kernel(kernels, tmp_path: Path
     blocks = [Block(p, "l", (b,)) for p in (LARGE, SMALL) for b in built]
     rows = recorded(tmp_path / "r.sqlite", lanes.screen(blocks), watch)
     assert [(r["status"], r["m"]) for r in rows] == [("screened", 256)] * 2
-    assert notes == ["large: torch.mm could not be timed: not enough GPU memory"]
+    assert notes == ["large: torch could not be timed: not enough GPU memory"]
 
 
 def test_a_kernel_that_is_unfit_for_one_problem_may_win_another(kernels, tmp_path: Path) -> None:
@@ -388,6 +394,27 @@ def test_finals_begin_when_the_screen_is_over(kernels) -> None:
     finals = list(lanes.finals([Final(SMALL, tuple(built[:2]), frozenset())]))
     assert [e.outcome.status for e in finals] == ["timed", "timed"]
     assert child.calls[-1] == "finals [1, 2]"
+
+
+def test_time_that_ends_with_the_last_piece_of_work_is_not_missed(kernels) -> None:
+    """Both ends of time come while the last screen and the last final run; nobody asks again."""
+    asked: list[str] = []
+
+    def over(stage: str, last: int) -> Callable[[], bool]:
+        def ask() -> bool:
+            if sum(call.startswith(stage) for call in child.calls) >= last:
+                asked.append(stage)
+            return bool(asked)
+
+        return ask
+
+    lanes, child = lanes_of(screen_is_over=over("screen", 2), out_of_time=over("finals", 1))
+    built = kernels(1, 2)
+    screened = list(lanes.screen([Block(SMALL, "l", (b,)) for b in built]))
+    assert sum(not e.again for e in screened) == 2
+    finals = list(lanes.finals([Final(SMALL, tuple(built), frozenset())]))
+    assert [e.outcome.status for e in finals] == ["timed", "timed"]
+    assert not asked
 
 
 def test_a_gpu_that_is_lost_stops_the_sweep_and_blames_nobody(kernels) -> None:
@@ -472,8 +499,10 @@ def test_a_screen_checks_values_before_it_times_them(gpu, kernels, monkeypatch) 
     settings = Settings((10,), 3, 0.0, 1)
     assert gpu.reference(job, SMALL.size, settings).value["us"] == pytest.approx(100)
     (shared,) = benches._benches.values()
+    shared.baselines[0] = replace(shared.baselines[0], name="torch._int_mm")
     right = gpu.screen(job, SMALL.size, settings)
     assert (right.status, right.value["us"]) == ("screened", pytest.approx(100)), right.reason
+    assert right.value["reference"] == "torch._int_mm"
     assert list(benches._benches.values()) == [shared], (
         "buffers and operands are made once per problem"
     )
