@@ -24,6 +24,7 @@ EVIDENCE_BEGIN = "// evidence (about a build; not part of the source digest)"
 EVIDENCE_END = "// end of evidence"
 NO_EVIDENCE = "//   none recorded"
 
+_C_TEMPLATES = (".h.j2", ".cpp.j2")
 _USE = re.compile(r"\bptx::(\w+)")
 
 
@@ -82,12 +83,15 @@ def _environment() -> Environment:
 def fill(template: str, **values: Any) -> str:
     """The text of a template that is no kernel: a binding, a build file.
 
+    Long lines are broken in C and C++ alone, since wrap knows no other language.
+
     Raises RenderError when the template and the values disagree.
     """
     try:
-        return _environment().get_template(template).render(**values).strip("\n") + "\n"
+        text = _environment().get_template(template).render(**values).strip("\n") + "\n"
     except TemplateError as error:
         raise RenderError(f"{template}: {error}") from error
+    return wrap(text) if template.endswith(_C_TEMPLATES) else text
 
 
 def _tidy(text: str) -> str:

@@ -1,6 +1,7 @@
-"""The long emulator work of `.ci/run`: every rung of the ladder under every schedule, and mutants.
+"""The long emulator work, `make long`: every rung of the ladder under every schedule, and mutants.
 
-With the argument `all` also the fast family and the mutants of a persistent kernel: hours.
+With the argument `all`, which `make exhaustive` gives, also the fast family and the mutants of a
+persistent kernel: hours.
 
 Prints how many cases, schedules and mutants ran; exits 1 if a kernel is not clean, a mutation score
 is below the target, or a surviving mutant has nothing that makes it redundant.

@@ -1,6 +1,6 @@
 """Named barriers and the cluster barrier, and what the end of a warp means to them.
 
-Source  PTX ISA 9.7.13 (bar, barrier, barrier.cluster); facts/hopper.md section 9
+Source  PTX ISA 9.7.13 (bar, barrier, barrier.cluster); clusters as an H200 ran them
 """
 
 from __future__ import annotations

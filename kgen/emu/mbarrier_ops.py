@@ -1,6 +1,6 @@
 """The mbarrier instructions.
 
-Source  PTX ISA 9.7.13.15; facts/hopper.md section 5
+Source  PTX ISA 9.7.13.15 (mbarrier); parities and bytes as an H200 ran them
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 observation.
 
 The instructions are in mbarrier_ops.py; TMA and bulk copies use `find` and `complete_bytes`.
-Source  PTX ISA 9.7.13.15; facts/hopper.md section 5
+Source  PTX ISA 9.7.13.15 (mbarrier); parities and bytes as an H200 ran them
 """
 
 from __future__ import annotations

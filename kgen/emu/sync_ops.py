@@ -1,6 +1,6 @@
 """Fences, setmaxnreg, and addresses in other CTAs of the cluster.
 
-Source  PTX ISA 9.7.13 (fence, membar), 9.7.20 (setmaxnreg); facts/hopper.md sections 3, 8, 9
+Source  PTX ISA 9.7.13 (fence, membar), 9.7.20 (setmaxnreg), 9.7.9 (mapa)
 """
 
 from __future__ import annotations

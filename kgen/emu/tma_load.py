@@ -1,6 +1,6 @@
 """TMA loads: a box of a tensor into shared memory of one or several CTAs, counted by an mbarrier.
 
-Source  PTX ISA 9.7.9.27 (cp.async.bulk.tensor); facts/hopper.md section 6
+Source  PTX ISA 9.7.9.27 (cp.async.bulk.tensor); 2-D and multicast loads as an H200 ran them
 """
 
 from __future__ import annotations

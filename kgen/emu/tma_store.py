@@ -1,7 +1,7 @@
 """TMA stores and reductions: shared memory into a box of a tensor, waited for through bulk groups.
 
-Source  PTX ISA 9.7.9.27 (cp.async.bulk.tensor, cp.reduce.async.bulk.tensor); facts/hopper.md
-        section 6
+Source  PTX ISA 9.7.9.27 (cp.async.bulk.tensor, cp.reduce.async.bulk.tensor);
+        both as an H200 ran them
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The wgmma instructions of sm_90a.
 
 A wgmma.mma_async is issued by the four warps of a warpgroup and runs later: it reads shared memory
-through the
-async proxy, and owns its registers until wgmma.wait_group.
-Source  PTX ISA 9.7.15 (wgmma); facts/hopper.md sections 2 - 4
+through the async proxy, and owns its registers until wgmma.wait_group.
+Source  PTX ISA 9.7.15 (wgmma); fragments and descriptors as an H200 ran them
 """
 
 from __future__ import annotations

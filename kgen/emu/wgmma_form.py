@@ -1,6 +1,6 @@
 """The forms of wgmma.mma_async that exist on sm_90a, read from an instruction.
 
-Source  PTX ISA 9.7.15 (wgmma); facts/hopper.md section 2
+Source  PTX ISA 9.7.15 (wgmma); every form taken by ptxas 13.0, and others refused
 """
 
 from __future__ import annotations

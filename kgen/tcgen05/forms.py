@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from kgen.arch import Arch
 from kgen.dtypes import dtype
+from kgen.nearest import nearest_multiples
 from kgen.tcgen05.kinds import FP8, KINDS, BlockScale, Kind
-from kgen.tcgen05.nearest import nearest_multiples
 
 LARGEST_N = 256
 NARROW_STEP, WIDE_STEP = 32, 64  # bytes of K that one MMA takes

@@ -343,6 +343,19 @@ def test_parameters_and_special_registers():
     assert found.view(np.int64).tolist() == [-128 + t % 32 for t in range(64)]
 
 
+@pytest.mark.parametrize("hints", ["L2::128B", "nc.L1::no_allocate.L2::128B"])
+def test_a_cache_hint_leaves_a_load_as_it_is(hints: str) -> None:
+    """The word behind `::` may begin with a digit."""
+    got = one_kernel.values(f"""
+    st.global.u32 [%rd0], %r0;
+    ld.global.{hints}.u32 %r1, [%rd0];
+    add.u32 %r1, %r1, 5;
+    cvt.u64.u32 %rd9, %r1;
+    st.global.u64 [%rd0], %rd9;
+""")
+    assert np.array_equal(got, np.arange(32) + 5)
+
+
 def test_a_predicate_of_lanes_takes_the_same_value_for_all() -> None:
     """A comparison of 16-bit registers, equal in all lanes, into a predicate that varied."""
     body = """

@@ -101,6 +101,10 @@ def test_no_steps(steps):
     ("instruction", "names"),
     [
         ("tcgen05.wait::ld.sync.aligned;", "instruction tcgen05.wait::ld.sync.aligned"),
+        (
+            "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 32;",
+            "instruction tcgen05.dealloc.cta_group::1",
+        ),
         ("frobnicate.b32 %r1, %r0;", "instruction frobnicate.b32"),
         ("add.weird.u32 %r1, %r0, 1;", "instruction add.weird.u32"),
         ("mbarrier.arrive.weird.shared::cta.b64 _, [%r1];", "modifier .weird"),

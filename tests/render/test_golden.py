@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from kgen import check
 from kgen.lines import LINE_LENGTH
 from kgen.plan import lower
 from kgen.render import NO_EVIDENCE, render, source_digest, without_evidence
-from kgen.spec import load_spec
+from kgen.spec import load_spec, parse_spec
+from kgen.spec.names import NAME_LENGTH
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECS = check.find_specs([ROOT / "specs"])
@@ -46,13 +48,24 @@ def closing_braces(text: str):
                     yield number, at, sum(open_braces)
 
 
+def assert_short_lines(name: str, text: str) -> None:
+    for number, line in enumerate(text.splitlines(), 1):
+        assert len(line) <= LINE_LENGTH, f"{name}:{number} has {len(line)} columns"
+
+
 @pytest.mark.parametrize("spec", SPECS, ids=lambda p: p.relative_to(ROOT / "specs").as_posix())
 def test_shipped_text_fits_the_page_and_is_indented_as_it_nests(spec):
     for name, text in render(lower(load_spec(spec))).files.items():
-        for number, line in enumerate(text.splitlines(), 1):
-            assert len(line) <= LINE_LENGTH, f"{name}:{number} has {len(line)} columns"
+        assert_short_lines(name, text)
         for number, indent, depth in closing_braces(text):
             assert indent == 4 * depth, f"{name}:{number} closes a brace at column {indent}"
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda p: p.relative_to(ROOT / "specs").as_posix())
+def test_the_longest_name_fits_the_page_too(spec):
+    data = {**load_spec(spec).tree.data, "name": "k" * NAME_LENGTH}
+    for name, text in render(lower(parse_spec(json.dumps(data)))).files.items():
+        assert_short_lines(name, text)
 
 
 def test_nothing_else_is_committed():

@@ -51,8 +51,13 @@ def tile(m: int, n: int, k: int) -> dict[str, int]:
     ("gemm", "schedule", "words"),
     [
         (FP8, {"tile": tile(256, 128, 64)}, "tile.k: 64 elements; with block scales a K tile is"),
-        (FP8, {"tile": tile(128, 256, 128)}, "tile.n: 256 columns; must divide 128"),
-        (FP8, {"tile": tile(128, 192, 128)}, "tile.n: 192 columns; must divide 128"),
+        (FP8, {"tile": tile(128, 256, 128)}, "tile.n: 256 columns; must divide 128, so"),
+        (FP8, {"tile": tile(128, 192, 128)}, "has one scale of B per block: 64 or 128"),
+        (
+            {**operands("e4m3", "e4m3", "f32"), **SCALED},
+            {"tile": tile(128, 96, 128)},
+            "has one scale of B per block: 32 or 64 or 128",
+        ),
         (
             FP8,
             {"swap_operands": True, "tile": tile(64, 128, 128)},
@@ -67,14 +72,14 @@ def tile(m: int, n: int, k: int) -> dict[str, int]:
         (
             {**FP8, "block_scale": {"dtype": "f32", "block": 32}},
             {},
-            "gemm.block_scale: f32 per 32; wgmma has no scales",
+            "multiplied by f32 per 128; write {dtype: f32, block: 128}",
         ),
         (
             {**operands("bf16", "bf16", "bf16"), **SCALED},
             {"tile": tile(128, 128, 128)},
             "gemm.a.dtype: bf16; block scales are for e4m3 and e5m2",
         ),
-        ({**FP8, "global_scale": True}, {}, "gemm.global_scale: a factor of D belongs to tcgen05"),
+        ({**FP8, "global_scale": True}, {}, "a factor of D belongs to tcgen05; leave it out"),
         (
             FP8,
             {"kind": "wgmma_ws"},

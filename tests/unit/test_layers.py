@@ -12,7 +12,8 @@ PACKAGE = Path(__file__).resolve().parents[2] / "kgen"
 # A layer may import those above it in this list, and its own modules.
 ORDER = [
     {"errors", "_version"},
-    {"arch", "blockscale", "dtypes", "files", "lines", "minifloat", "paths", "records", "scales"},
+    {"arch", "blockscale", "dtypes", "files", "lines", "minifloat", "nearest", "paths", "records"}
+    | {"scales"},
     {"tcgen05"},
     {"spec"},
     {"budget"},

@@ -45,6 +45,30 @@ def test_a_note_goes_above_its_code():
     )
 
 
+def test_one_statement_has_one_hanging_indent():
+    found = wrap(f"    {LONG}, second_{LONG}, third_{LONG},").split("\n")
+    assert found == [f"    {LONG},", f"        second_{LONG},", f"        third_{LONG},"]
+
+
+def test_a_long_name_takes_a_line_of_its_own():
+    line = f"    const void* kernel = reinterpret_cast<const void*>(&::{LONG});"
+    assert wrap(line).split("\n") == [
+        "    const void* kernel =",
+        "        reinterpret_cast<const void*>(",
+        f"            &::{LONG});",
+    ]
+    assert wrap(f"extern const struct {LONG}_kernel {LONG}_kernels[];").split("\n") == [
+        f"extern const struct {LONG}_kernel",
+        f"    {LONG}_kernels[];",
+    ]
+
+
+def test_slashes_inside_a_string_are_no_note():
+    text = f'    "{LONG}  // a", "{LONG}",'
+    assert wrap(text) == f'    "{LONG}  // a",\n        "{LONG}",'
+    assert wrap(f"{text}  // b") == f"    // b\n{wrap(text)}"
+
+
 def test_comments_keep_their_indent():
     found = wrap("    // " + "word " * 40).split("\n")
     assert len(found) == 3

@@ -17,6 +17,7 @@ from shipping import NARROW, TALL, digest, result, shipment, spec, two_kernels
 
 from kgen.bench.results import Verified
 from kgen.errors import KgenError, VerifyError
+from kgen.lines import LINE_LENGTH
 from kgen.render import EVIDENCE_BEGIN, EVIDENCE_END, source_digest
 from kgen.ship import folder
 from kgen.ship.evidence import (
@@ -32,6 +33,7 @@ from kgen.ship.lock import LOCK_NAME, Interval, dump_lock, load_lock
 from kgen.ship.make import Records, make_lock, remake
 from kgen.ship.package import texts
 from kgen.ship.winners import Machine, Winner, from_results, table_name, tables_of
+from kgen.spec.names import NAME_LENGTH
 from kgen.verify.emulator import EmulatedCase
 from kgen.verify.record import (
     EmulatorRecord,
@@ -576,6 +578,18 @@ def test_shipped_texts_are_tidy(name):
             assert line == line.rstrip() and len(line) <= 100, f"{name}:{number}"
         blank = "\n\n\n\n" if name.endswith(".py") else "\n\n\n"
         assert blank not in text
+
+
+def test_the_longest_names_keep_lines_short():
+    """Kernels and package; CMake and Python are not broken."""
+    names = [letter + "_name" + "_of_63_characters" * 3 + "_or_so" for letter in "abc"]
+    assert {len(name) for name in names} == {NAME_LENGTH}
+    one, two = spec(names[0], F32), spec(names[1], NARROW)
+    results = [result(one, {BIG: 1.1}), result(two, {SMALL: 0.9})]
+    for file, text in texts(shipment([one, two], results, name=names[2])).items():
+        if Path(file).suffix in (".h", ".cpp", ".cu"):
+            for number, line in enumerate(text.splitlines(), 1):
+                assert len(line) <= LINE_LENGTH, f"{file}:{number}: {line}"
 
 
 def test_a_record_cannot_break_the_code():

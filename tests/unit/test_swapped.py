@@ -37,39 +37,42 @@ def swapped(m: int, n: int, k: int = 64, **changes: dict[str, str]) -> dict[str,
         (
             swapped(16, 96),
             "fast.yaml:10:20: schedule.tile.n: 96 columns for 2 consumers; with swap_operands each "
-            "owns whole slabs of 64 columns, so tile.n must be a multiple of 128, like 128",
+            "owns whole slabs of 64 columns, so tile.n must be a multiple of 128; the "
+            "nearest is 128",
         ),
         (
             swapped(12, 128),
             "fast.yaml:10:13: schedule.tile.m: 12 rows; with swap_operands they must be a multiple "
-            "of 8 (one wgmma) up to 256 (one wgmma), like 16",
+            "of 8 (one wgmma) up to 256 (one wgmma); the nearest are 8 and 16",
         ),
         (
             swapped(264, 128),
             "fast.yaml:10:13: schedule.tile.m: 264 rows; with swap_operands they must be a "
-            "multiple of 8 (one wgmma) up to 256 (one wgmma), like 256",
+            "multiple of 8 (one wgmma) up to 256 (one wgmma); the nearest is 256",
         ),
         (
             swapped(16, 128, 16),
             "fast.yaml:10:13: schedule.tile.m: 16 rows; with swap_operands they must be a multiple "
-            "of 32 (A of a stage fills whole 1024 bytes) up to 256 (one wgmma), like 32",
+            "of 32 (A of a stage fills whole 1024 bytes) up to 256 (one wgmma); the "
+            "nearest is 32",
         ),
         (
             swapped(48, 128, a=A_M),
             "fast.yaml:10:13: schedule.tile.m: 48 rows; with swap_operands they must be a multiple "
-            "of 64 (one 128-byte row of an M-major A) up to 256 (one wgmma), like 64",
+            "of 64 (one 128-byte row of an M-major A) up to 256 (one wgmma); the "
+            "nearest is 64",
         ),
         (
             swapped(40, 128, 128, types=S8),
             "fast.yaml:10:13: schedule.tile.m: 40 rows; with swap_operands they must be a multiple "
-            "of 16 (one wgmma of integers with more than 32 columns) up to 256 (one wgmma), "
-            "like 48",
+            "of 16 (one wgmma of integers with more than 32 columns) up to 256 (one wgmma); "
+            "the nearest are 32 and 48",
         ),
         (
             swapped(8, 128, types=F16),
             "fast.yaml:10:13: schedule.tile.m: 8 rows; with swap_operands they must be a multiple "
-            "of 16 (a part of a cut tile is left four registers at a time) up to 256 (one wgmma), "
-            "like 16",
+            "of 16 (a part of a cut tile is left four registers at a time) up to 256 (one wgmma); "
+            "the nearest is 16",
         ),
         (
             swapped(16, 128, 24),
@@ -84,6 +87,12 @@ def swapped(m: int, n: int, k: int = 64, **changes: dict[str, str]) -> dict[str,
 )
 def test_a_tile_that_cannot_be_swapped_is_refused_with_one_that_can(changes, line):
     assert line in findings(refusal(changes))
+
+
+def test_rows_that_no_cta_shares_are_one_error():
+    """A has no parts where the cluster is one CTA wide."""
+    (only,) = findings(refusal(swapped(4, 128)))
+    assert "4 rows; with swap_operands they must be a multiple of 8" in only
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 
 from kgen.arch import ARCHS, SM_90A, SM_100A, SM_103A, SM_107A
+from kgen.nearest import nearest_multiples
 from kgen.tcgen05 import IllegalMma, MmaRequest, k_major, kind_of, mma_form, mn_major, scale_block
 from kgen.tcgen05.forms import scale_id_bits
 from kgen.tcgen05.kinds import KINDS, UE4M3_16, UE5M3_16, UE8M0_16, UE8M0_32
-from kgen.tcgen05.nearest import nearest_multiples
 
 NVFP4 = MmaRequest("mxf4nvf4", 256, 256, 64, 2, "e2m1", "e2m1", scale=UE4M3_16)
 MXFP4 = replace(NVFP4, kind="mxf4", scale=UE8M0_32)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from kgen.arch import ARCHS
 from kgen.dtypes import dtype
+from kgen.nearest import nearest_multiples
 from kgen.scales import TILE_SCALES
 from kgen.spec.blackwell import Tcgen05Schedule, Tcgen05WsSplit
 from kgen.spec.locate import Violation
@@ -13,7 +14,6 @@ from kgen.spec.model import KernelSpec
 from kgen.tcgen05 import BlockScale, Finding, IllegalMma, MmaForm, MmaRequest, kind_of, mma_form
 from kgen.tcgen05.forms import LARGEST_N
 from kgen.tcgen05.kinds import KINDS
-from kgen.tcgen05.nearest import nearest_multiples
 
 LANES = 128  # of tensor memory; an epilogue warpgroup has a thread for each
 STORED_TYPES = ("f16", "bf16", "f32")

@@ -69,7 +69,7 @@ def operand_rules(spec: KernelSpec) -> Iterator[Violation]:
                 f"{operand.dtype}; wgmma takes {', '.join(WGMMA_TYPES)}",
             )
     if spec.gemm.global_scale:
-        yield Violation(("gemm", "global_scale"), "a factor of D belongs to tcgen05")
+        yield Violation(("gemm", "global_scale"), "a factor of D belongs to tcgen05; leave it out")
     if spec.gemm.block_scale and not isinstance(spec.schedule, WgmmaPersistent):
         yield Violation(
             ("gemm", "block_scale"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from kgen.arch import ARCHS
 from kgen.dtypes import dtype
+from kgen.nearest import nearest_multiples
 from kgen.spec.hopper import WgmmaPersistent
 from kgen.spec.locate import Violation
 from kgen.spec.model import KernelSpec
@@ -51,15 +52,15 @@ def _swapped_tile(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
         yield Violation(
             ("schedule", "tile", "n"),
             f"{tile.n} columns for {consumers}; with swap_operands each owns whole slabs of "
-            f"{SLAB_M} columns, so tile.n must be a multiple of {columns}, "
-            f"like {_nearest(tile.n, columns)}",
+            f"{SLAB_M} columns, so tile.n must be a multiple of {columns}; "
+            f"{nearest_multiples(tile.n, columns)}",
         )
     step, why = _row_step(spec, s)
     if tile.m % step or tile.m > WIDEST_N:
         yield Violation(
             ("schedule", "tile", "m"),
             f"{tile.m} rows; with swap_operands they must be a multiple of {step} ({why}) up to "
-            f"{WIDEST_N} (one wgmma), like {min(_nearest(tile.m, step), WIDEST_N)}",
+            f"{WIDEST_N} (one wgmma); {nearest_multiples(tile.m, step, WIDEST_N)}",
         )
     yield from k_rules(spec, s)
 
@@ -84,11 +85,6 @@ def _row_step(spec: KernelSpec, s: WgmmaPersistent) -> tuple[int, str]:
     return max(steps, key=lambda x: x[0])  # all are powers of two, so the largest covers the others
 
 
-def _nearest(value: int, step: int) -> int:
-    """The multiple of `step` next to `value`, at least one."""
-    return max(1, (value + step // 2) // step) * step
-
-
 def _cluster(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
     cluster = s.cluster
     if cluster.m + cluster.n - 1 > WARPS:
@@ -103,7 +99,7 @@ def _cluster(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
     ):
         # A part is whole swizzle patterns of 8 rows, or whole boxes where it is not K-major.
         least = 8 if operand.major == "k" else 64
-        if extent % (parts * least):
+        if parts > 1 and extent % (parts * least):
             yield Violation(
                 ("schedule", "tile", axis),
                 f"{parts} CTAs of the cluster share it and load {extent}/{parts} of it each; "
@@ -136,7 +132,7 @@ def _promotion(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
         yield Violation(
             ("gemm", "block_scale"),
             f"{scale.dtype} per {scale.block}; wgmma has no scales, and its sums are multiplied by "
-            f"f32 per {block}",
+            f"f32 per {block}; write {{dtype: f32, block: {block}}}",
         )
         return
     for operand, name in ((spec.gemm.a, "a"), (spec.gemm.b, "b")):
@@ -150,9 +146,12 @@ def _promotion(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
             f"{s.tile.k} elements; with block scales a K tile is one block, {block}",
         )
     if block % s.tile.n:
+        box = store_box_n(spec)
+        legal = " or ".join(str(n) for n in range(box, block + 1, box) if block % n == 0)
         yield Violation(
             ("schedule", "tile", "n"),
-            f"{s.tile.n} columns; must divide {block}, so that a tile has one scale of B per block",
+            f"{s.tile.n} columns; must divide {block}, so that a tile has one scale of B per "
+            f"block: {legal}",
         )
     if s.swap_operands:
         yield Violation(

@@ -202,18 +202,42 @@ constexpr Product k_hopper_v6 = {
 }  // namespace
 
 TORCH_LIBRARY(gemm, m) {
-    m.def("sm_90a_bf16_f32acc(Tensor a, Tensor b) -> Tensor");
-    m.def("sm_90a_bf16_f32acc.out(Tensor a, Tensor b, *, Tensor(a!) d) -> Tensor(a!)");
-    m.def("sm_90a_f16_f16acc(Tensor a, Tensor b) -> Tensor");
-    m.def("sm_90a_f16_f16acc.out(Tensor a, Tensor b, *, Tensor(a!) d) -> Tensor(a!)");
-    m.def("sm_90a_f16_f32acc(Tensor a, Tensor b) -> Tensor");
-    m.def("sm_90a_f16_f32acc.out(Tensor a, Tensor b, *, Tensor(a!) d) -> Tensor(a!)");
-    m.def("hopper_bf16_f32acc(Tensor a, Tensor b) -> Tensor");
-    m.def("hopper_bf16_f32acc.out(Tensor a, Tensor b, *, Tensor(a!) d) -> Tensor(a!)");
-    m.def("hopper_f16_f32acc(Tensor a, Tensor b) -> Tensor");
-    m.def("hopper_f16_f32acc.out(Tensor a, Tensor b, *, Tensor(a!) d) -> Tensor(a!)");
-    m.def("hopper_v6(Tensor a, Tensor b) -> Tensor");
-    m.def("hopper_v6.out(Tensor a, Tensor b, *, Tensor(a!) d) -> Tensor(a!)");
+    m.def(
+        "sm_90a_bf16_f32acc"
+        "(Tensor a, Tensor b) -> Tensor");
+    m.def(
+        "sm_90a_bf16_f32acc.out"
+        "(Tensor a, Tensor b, *, Tensor(a!) d) -> Tensor(a!)");
+    m.def(
+        "sm_90a_f16_f16acc"
+        "(Tensor a, Tensor b) -> Tensor");
+    m.def(
+        "sm_90a_f16_f16acc.out"
+        "(Tensor a, Tensor b, *, Tensor(a!) d) -> Tensor(a!)");
+    m.def(
+        "sm_90a_f16_f32acc"
+        "(Tensor a, Tensor b) -> Tensor");
+    m.def(
+        "sm_90a_f16_f32acc.out"
+        "(Tensor a, Tensor b, *, Tensor(a!) d) -> Tensor(a!)");
+    m.def(
+        "hopper_bf16_f32acc"
+        "(Tensor a, Tensor b) -> Tensor");
+    m.def(
+        "hopper_bf16_f32acc.out"
+        "(Tensor a, Tensor b, *, Tensor(a!) d) -> Tensor(a!)");
+    m.def(
+        "hopper_f16_f32acc"
+        "(Tensor a, Tensor b) -> Tensor");
+    m.def(
+        "hopper_f16_f32acc.out"
+        "(Tensor a, Tensor b, *, Tensor(a!) d) -> Tensor(a!)");
+    m.def(
+        "hopper_v6"
+        "(Tensor a, Tensor b) -> Tensor");
+    m.def(
+        "hopper_v6.out"
+        "(Tensor a, Tensor b, *, Tensor(a!) d) -> Tensor(a!)");
 }
 
 TORCH_LIBRARY_IMPL(gemm, CUDA, m) {
