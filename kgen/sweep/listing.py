@@ -15,6 +15,7 @@ from kgen.sweep.figures import figure_text
 from kgen.sweep.queries import (
     STATUSES,
     Cell,
+    Timing,
     cells_of,
     devices_in,
     problems_in,
@@ -121,16 +122,29 @@ def table_text(store: Store, sweep: str, shown: int = SHOWN) -> str:
         head = ["kernel", "status", *figures, *axes]
         return "\n".join(lines + _aligned([head, *(_static(c, figures, axes) for c in best)]))
     order = {size: ranked(cells, size, settings) for size in problems_in(store, sweep)}
-    found = means(best[0].timings.get(size) for size, best in order.items() if best)
-    if found:
-        lines += ["", "the best kernel of each problem, as these finals chose it; geometric means"]
-        lines += [f"  {mean}" for mean in found]
-    for size, label in problems_in(store, sweep).items():
+    labels = problems_in(store, sweep)
+    lines += _means({labels[s]: best[0].timings.get(s) for s, best in order.items() if best})
+    for size, label in labels.items():
         best = order[size][:shown]
         lines += ["", f"{label} (M x N x K = {' x '.join(map(str, size))})"]
         head = _head(references(c.timings.get(size) for c in best))
         lines += _aligned([head + axes, *(_line(c, size, axes) for c in best)])
     return "\n".join(lines)
+
+
+def _means(best: dict[str, Timing | None]) -> list[str]:
+    """Means over problems; and without the one that gains most, which may make them alone."""
+    found = means(best.values())
+    if not found:
+        return []
+    lines = ["", "the best kernel of each problem, as these finals chose it; geometric means"]
+    lines += [f"  {mean}" for mean in found]
+    gains = {label: t.ratio for label, t in best.items() if t is not None and t.ratio is not None}
+    most = max(gains, key=gains.__getitem__, default="")
+    if len(gains) > 2:
+        lines.append(f"  without {most}, which gains most:")
+        lines += [f"    {mean}" for mean in means(t for x, t in best.items() if x != most)]
+    return lines
 
 
 def _static(cell: Cell, figures: list[str], axes: list[str]) -> list[str]:
