@@ -36,6 +36,7 @@ CONSUMER_OVERHEAD = 36
 LOADING_OVERHEAD = 42  # of a thread that loads and multiplies, with release: same
 PROMOTING_OVERHEAD = 40  # of a consumer that scales and adds up the sums of blocks
 LOADING_PROMOTING_OVERHEAD = 56  # of one that loads, too
+SWAPPED_WORDS_OVERHEAD = 56  # of one that stages slabs of 32-bit values transposed
 PRODUCER_REGISTERS = 38
 
 
@@ -124,8 +125,11 @@ def _overhead(spec: KernelSpec) -> int:
     s = _persistent(spec)
     if spec.gemm.block_scale:
         return LOADING_PROMOTING_OVERHEAD if s.producer == "none" else PROMOTING_OVERHEAD
-    if s.producer == "none" and s.release == "same":
-        return LOADING_OVERHEAD
+    if s.producer == "none":
+        return LOADING_OVERHEAD if s.release == "same" else CONSUMER_OVERHEAD
+    words = dtype(spec.gemm.d.dtype).bits == 32
+    if s.swap_operands and words and slabs_of(s) > 1:
+        return SWAPPED_WORDS_OVERHEAD
     return CONSUMER_OVERHEAD
 
 

@@ -112,6 +112,16 @@ def test_a_tile_that_can_be_swapped_is_lowered(changes):
     assert plan_of(changes).swaps
 
 
+@pytest.mark.parametrize("types", [F32_D, S8])
+def test_slabs_of_words_that_are_stored_transposed_take_more_registers(types):
+    """Seen to spill at 128 x 256; 16-bit values, which stmatrix transposes, do not."""
+    warp = {"producer: warpgroup": "producer: warp"}
+    text = refusal(swapped(128, 256, a=types, b=warp), BudgetError)
+    assert "    other              56   addresses, loop state, epilogue (as ptxas reports)" in text
+    plan = plan_of(swapped(128, 256, b=warp) | {"deferred: true": "deferred: false"})
+    assert plan.budget.role("consumer").overhead == 36
+
+
 def test_too_many_stages_are_answered_with_fewer_rows_and_columns():
     text = refusal(swapped(64, 256) | {"stages: 3": "stages: 6"}, BudgetError)
     assert "schedule.stages: 6 stages do not fit" in text
