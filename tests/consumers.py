@@ -20,9 +20,13 @@ LONGEST_SECONDS = 500.0
 def build(
     command: Sequence[str | Path], cwd: Path, nvcc: Path, extra: dict[str, str] | None = None
 ) -> str:
-    """Output of a build step. Its environment names this nvcc, and no toolkit."""
-    environment = scrubbed_env({"NVCC": str(nvcc), "MAX_JOBS": "2", **(extra or {})})
-    return _output(command, cwd, environment)
+    """Output of a build step. Its environment names this nvcc, no toolkit and no host compiler."""
+    environment = scrubbed_env()
+    # A compiler that these name may link libstdc++ statically. An extension that is built so
+    # has a second one beside torch's, and crashes where it formats a number in an error.
+    for name in ("CC", "CXX"):
+        environment.pop(name, None)
+    return _output(command, cwd, environment | {"NVCC": str(nvcc), "MAX_JOBS": "2"} | (extra or {}))
 
 
 def run(command: Sequence[str | Path], cwd: Path, extra: dict[str, str] | None = None) -> str:

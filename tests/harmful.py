@@ -1,4 +1,4 @@
-"""Case J6 on a GPU: a sweep whose kernels hang, read wild or do nothing, by their raster group.
+"""A sweep for a GPU whose kernels hang, read wild or do nothing, by their raster group.
 
 `tests/prebuild.py` builds them for machines without a compiler.
 """

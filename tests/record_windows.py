@@ -1,4 +1,4 @@
-"""Records every reading of one timing on a GPU, sensors included: the trace of case J8.
+"""Records every reading of one timing on a GPU, sensors included: a trace of throttling.
 
 python tests/record_windows.py specs/hopper/v6.yaml 8192 8192 8192 tests/unit/h200_windows.json
 """

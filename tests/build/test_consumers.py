@@ -50,6 +50,16 @@ def loader(many_rows):
     return shipping.module(many_rows)
 
 
+def test_a_build_takes_the_host_compiler_of_the_path(tmp_path, monkeypatch) -> None:
+    """Whatever CC and CXX name; a test may still name one itself."""
+    show = "import os; print(*(os.environ.get(x) for x in ('CC', 'CXX', 'NVCC')))"
+    monkeypatch.setenv("CC", "static-cc")
+    monkeypatch.setenv("CXX", "static-c++")
+    command, nvcc = [sys.executable, "-c", show], Path("nvcc")
+    assert consumers.build(command, tmp_path, nvcc) == "None None nvcc\n"
+    assert consumers.build(command, tmp_path, nvcc, {"CXX": "g++"}) == "None g++ nvcc\n"
+
+
 STUB = """
 extern "C" int {0}_init(void) {{ return 0; }}
 extern "C" size_t {0}_workspace_bytes(int64_t, int64_t, int64_t) {{ return 0; }}

@@ -252,7 +252,7 @@ def test_the_source_takes_its_statuses_from_its_own_header(name: str, tmp_path: 
 
 @pytest.mark.parametrize("arch", ["-arch=sm_90a", "-arch=sm_90", "-arch=sm_80"])
 def test_other_targets_compile_and_trap(arch: str, tmp_path: Path) -> None:
-    """Row C1: a build without the needed target fails when it runs; it never returns zeros."""
+    """A build without the needed target fails when it runs; it never returns zeros."""
     toolchain = locate()
     source = tmp_path / "v6.cu"
     source.write_text(render(_plans()[NAMES.index("v6")]).source)

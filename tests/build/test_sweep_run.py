@@ -1,6 +1,6 @@
 """Whole sweeps: real compilations, real child processes, and a GPU that exists in name only.
 
-Case J6: kernels that hang, die, read wild or do not compile; interrupt and restart.
+Kernels hang, die, read wild or do not compile; sweeps are interrupted and started again.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def logged(tmp_path: Path) -> list[str]:
     return lines
 
 
-# --- J6
+# --- kernels that do harm
 
 
 def test_each_misbehaving_kernel_gets_its_own_status_and_a_restart_repeats_nothing(

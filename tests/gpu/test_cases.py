@@ -104,7 +104,7 @@ def test_g1_verify_names_the_limit(
 
     numerics = numerics_of(loaded.plan)
     operands = constant(128, 256, k, numerics, value_a, value_b, xp=cupy)
-    size = shape(tile_of(loaded.plan), 128, 256, k, "G1")
+    size = shape(tile_of(loaded.plan), 128, 256, k, "declared limit")
     case = judge(loaded.plan, loaded.kernel, size, operands)
     exact_sum = k * value_a * value_b
     f16_accumulator = numerics.accumulator == "f16"

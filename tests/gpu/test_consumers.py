@@ -62,7 +62,7 @@ def test_the_program_of_the_cmake_project(hopper: None, nvcc: Path, tmp_path: Pa
 
 
 def test_the_torch_project(hopper: None, nvcc: Path, tmp_path: Path) -> None:
-    """Its own tests, row I1 among them: the first call of a process inside a captured graph."""
+    """Its own tests, among them the first call of a process inside a captured graph."""
     built = consumers.build_torch(tmp_path, nvcc)
     out = consumers.run_torch_tests(tmp_path, built)
     assert re.search(r"\d+ passed", out) and "skipped" not in out, out
@@ -153,7 +153,7 @@ print("replayed")
 def test_the_first_call_through_the_loader_may_be_captured(
     hopper: None, library_path: Path
 ) -> None:
-    """Row I1 for the Python loader and a dispatch table."""
+    """By the Python loader, through a dispatch table: no init, two replays on new data."""
     kernels = consumers.CONSUMERS / "torch" / "kernels"
     command = [sys.executable, "-B", "-c", FIRST_CALL, kernels, library_path]
     assert consumers.run(command, kernels).splitlines()[-1] == "replayed"

@@ -68,7 +68,7 @@ def test_padding_of_k_never_reaches_the_sum(loaded: Loaded, k: int) -> None:
 
 
 def test_refusals_agree(loaded: Loaded) -> None:
-    """Row B1: each broken precondition has its own status, in C and in Python."""
+    """Each broken precondition has its own status, in C and in Python."""
     a, b, d = loaded.integers(64, 64), loaded.integers(64, 64), loaded.output(64, 64)
     good = loaded.arguments(a, b, d)
     cases = {
@@ -126,7 +126,7 @@ FIRST_CALL = """
 
 
 def test_first_call_of_a_process_may_be_captured(loaded: Loaded) -> None:
-    """Row I1 for the C launcher: no init, capture in global mode, two replays on new data."""
+    """By the C launcher: no init, capture in global mode, two replays on new data."""
     dtype = str(loaded.dtype).removeprefix("torch.")
     script = textwrap.dedent(FIRST_CALL)
     command = [sys.executable, "-c", script, loaded.plan.name, str(loaded.library_path), dtype]

@@ -1,4 +1,4 @@
-"""A whole sweep on a GPU with kernels that do harm (case J6), and one start after it."""
+"""A whole sweep on a GPU with kernels that do harm, and one start after it."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def test_measurements_keep_every_reading_and_its_clocks() -> None:
 
 
 def test_a_frugal_kernel_gains_in_the_long_window() -> None:
-    """J8: the ranking depends on the window, so each window has its own ratio, and throttling is
+    """The ranking depends on the window, so each window has its own ratio, and throttling is
     said.
     """
     settings = Settings(windows=(30, 100), rounds=3)

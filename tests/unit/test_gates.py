@@ -212,7 +212,7 @@ def test_non_finite_elements_fail(numerics: Numerics, value: float) -> None:
 @pytest.mark.parametrize("numerics", [F16_F32, BF16_F32], ids=["f16", "bf16"])
 @pytest.mark.parametrize("signs", ["normal", "positive"])
 def test_element_bound_grows_with_k(numerics: Numerics, k: int, signs: str) -> None:
-    """G4: accumulation toward zero passes at every K, a kernel without one K tile never does."""
+    """Accumulation toward zero passes at every K, a kernel without one K tile never does."""
     numerics = replace(numerics, tile_m=32, tile_n=32, slab_m=16)
     operands = inputs.normal(64, 64, k, numerics, seed=k)
     if signs == "positive":
@@ -306,7 +306,7 @@ def test_statistical_gate_fails_on_one_element_alone() -> None:
     assert not result.passed and result.failed == 1
 
 
-# --- G1: declared range limits
+# --- declared range limits
 
 
 @pytest.mark.parametrize("wide", [False, True], ids=["f16", "f32"])

@@ -38,7 +38,7 @@ def sizes(shapes: tuple[Shape, ...]) -> set[tuple[int, int, int]]:
 
 
 def test_k_tails_come_from_stages_and_tile() -> None:
-    """A1: S = 4, k = 64 gives 4*64+8, 8*64+40, 4*64-8 and 4*64 without being told."""
+    """S = 4, k = 64 gives 4*64+8, 8*64+40, 4*64-8 and 4*64 without being told."""
     assert {264, 552, 248, 256} <= {k for k, _ in k_lengths(Tile(128, 256, 64, stages=4))}
 
 
@@ -59,7 +59,7 @@ def test_k_is_whole_where_block_scales_come_in_fours() -> None:
 
 @pytest.mark.parametrize("tile", [V6, Tile(128, 256, 64, stages=4)], ids=["v6", "f32acc"])
 def test_the_promised_shapes_are_there(tile: Tile) -> None:
-    """product: tile +- 1, ring +- 1, M = 1, N = 8, empty, more tiles than CTAs; rows A5 and C1."""
+    """Tile +- 1, ring +- 1, M = 1, N = 8, empty, more tiles than CTAs, 8 rows of a wide D."""
     shapes = derived_shapes(tile, 132)
     found = sizes(shapes)
     ring_plus = (tile.stages + 1) * tile.k

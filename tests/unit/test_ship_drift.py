@@ -1,4 +1,4 @@
-"""Row J4: every way in which a shipped folder can stop being what kgen wrote, in both modes."""
+"""Every way in which a shipped folder can stop being what kgen wrote, in both modes."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_a_board_that_slows_down_evenly_changes_no_ratio(speed, slope, moments) 
         assert reference_at(t, readings) / (torch(t) / speed) == pytest.approx(speed)
 
 
-# --- throttling (case J8), on the windows of h200_windows.json, which says where they are from
+# --- throttling, on the windows of h200_windows.json, which says where they are from
 
 
 def replay(windows: tuple[int, ...]) -> Measurement:
@@ -104,7 +104,7 @@ def of(name: str, window: int) -> list[dict[str, Any]]:
 
 
 def test_throttling_is_found() -> None:
-    """J8: long windows end on a lower clock; they are kept, and the notes say so."""
+    """Long windows end on a lower clock; they are kept, and the notes say so."""
     found = replay((30, 100))
     assert len(found.readings) == len(READINGS), "no window is ever dropped"
     fastest = max(row[when]["sm_mhz"] for row in READINGS for when in ("before", "after"))
@@ -244,7 +244,7 @@ def recorded(path: Path, events: Any, watch: Watch | None = None) -> list[dict[s
 
 
 def test_each_kernel_of_a_screen_gets_its_own_status(kernels, tmp_path: Path) -> None:
-    """J6 without processes: one that hangs, dies, reads wild or is wrong harms no other."""
+    """Without processes: one that hangs, dies, reads wild or is wrong harms no other."""
     built = kernels(1, HANGS, ABORTS, ILLEGAL, WRONG, 2)
     lanes, _ = lanes_of()
     blocks = [Block(SMALL, "l", tuple(built[:3])), Block(SMALL, "l", tuple(built[3:]))]

@@ -1,7 +1,9 @@
 """Two libraries: the shipped kernels by nvcc, and their PyTorch operators by the host compiler.
 
-nvcc is that of $NVCC, else of $CUDA_HOME, else the one on PATH. Build against the torch that is
-installed: pip install --no-build-isolation .
+nvcc is that of $NVCC, else of $CUDA_HOME, else the one on PATH. The host compiler is that of $CXX,
+else the one on PATH; it must link libstdc++ as a shared library, so that the operators have the one
+of torch: with a second one, linked statically, they crash where they format a number in an error.
+Build against the torch that is installed: pip install --no-build-isolation .
 """
 
 import sys
