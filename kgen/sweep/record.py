@@ -111,7 +111,7 @@ class Recorder:
             self._watch.note(f"{kernel.candidate.plan.name}{where}: {run.status}: {first}")
         elif event.problem and run.ratio and run.ratio > self._best.get(event.problem.name, 0):
             self._best[event.problem.name] = run.ratio
-            speed = f"{run.ratio:.3f} of {run.detail['reference']}"
+            speed = f"{run.ratio:.3f} of {value['reference']}"
             text = f"{speed}, {kernel.candidate.plan.name} ({event.stage})"
             self._watch.best(event.problem.name, text)
 
