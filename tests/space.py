@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from kgen.api import build, lower
 from kgen.build.toolchain import lock
+from kgen.dtypes import dtype
 from kgen.errors import BudgetError, SpecError
 from kgen.plan import KernelPlan
 from kgen.spec import parse_spec
@@ -40,10 +41,6 @@ def specs(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     def one(*values: Any) -> Any:
         return draw(st.sampled_from(values))
 
-    operand = one("f16", "bf16")
-    accumulator = one("f32", "f16") if operand == "f16" else "f32"
-    output = "f16" if accumulator == "f16" else one("f16", "bf16")
-    mn_major = kind != "mma_sync"
     schedule: dict[str, Any] = {
         "kind": kind,
         "stages": one("auto", "auto", 1, 2, 3, 4),
@@ -56,20 +53,42 @@ def specs(draw: st.DrawFn, kind: str) -> dict[str, Any]:
     _FIELDS[kind](one, schedule)
     if kind == "wgmma_persistent" and one(True, False, False, False):
         return _scaled(one, schedule)
-    return {
-        "name": "accepted",
-        "target": "sm_90a",
-        "gemm": {
-            "a": {"dtype": operand, "major": one("k", "m") if mn_major else "k"},
-            "b": {"dtype": operand, "major": one("k", "n") if mn_major else "k"},
-            "d": {"dtype": output},
-            "accumulator": accumulator,
-        },
-        "schedule": schedule,
-    }
+    gemm = _gemm(one, kind)
+    tile = schedule["tile"]  # K for operands of two bytes; others fill the same rows
+    schedule["tile"] = tile | {"k": tile["k"] * 2 // dtype(gemm["a"]["dtype"]).bytes}
+    return {"name": "accepted", "target": "sm_90a", "gemm": gemm, "schedule": schedule}
 
 
 Draw = Callable[..., Any]
+
+SIXTEEN_BITS = ("f16", "bf16")
+FP8 = ("e4m3", "e5m2")
+# Of wgmma_persistent alone: types of an operand, what they add up in, and what D may be of it.
+MORE_TYPES = (
+    (FP8, "f32", (*SIXTEEN_BITS, "f32")),
+    (("tf32",), "f32", (*SIXTEEN_BITS, "f32")),
+    (("s8",), "s32", ("s32",)),
+    (("f16",), "f32", ("f32",)),
+    (("bf16",), "f32", ("f32",)),
+)
+
+
+def _gemm(one: Draw, kind: str) -> dict[str, Any]:
+    """Operands, sums and D that `kind` takes."""
+    if kind == "wgmma_persistent" and one(True, False):
+        operands, sums, outputs = one(*MORE_TYPES)
+        a, b, d = one(*operands), one(*operands), one(*outputs)
+    else:
+        a = b = one(*SIXTEEN_BITS)
+        sums = one("f32", "f16") if a == "f16" else "f32"
+        d = "f16" if sums == "f16" else one(*SIXTEEN_BITS)
+    any_major = a in SIXTEEN_BITS and kind != "mma_sync"
+    return {
+        "a": {"dtype": a, "major": one("k", "m") if any_major else "k"},
+        "b": {"dtype": b, "major": one("k", "n") if any_major else "k"},
+        "d": {"dtype": d},
+        "accumulator": sums,
+    }
 
 
 def _scaled(one: Draw, schedule: dict[str, Any]) -> dict[str, Any]:
@@ -79,9 +98,9 @@ def _scaled(one: Draw, schedule: dict[str, Any]) -> dict[str, Any]:
         "name": "accepted",
         "target": "sm_90a",
         "gemm": {
-            "a": {"dtype": one("e4m3", "e5m2")},
-            "b": {"dtype": one("e4m3", "e5m2")},
-            "d": {"dtype": one("f16", "bf16", "f32")},
+            "a": {"dtype": one(*FP8)},
+            "b": {"dtype": one(*FP8)},
+            "d": {"dtype": one(*SIXTEEN_BITS, "f32")},
             "accumulator": "f32",
             "block_scale": {"dtype": "f32", "block": 128},
         },
