@@ -42,6 +42,7 @@ class Arch:
     smem_alignment: int  # of a 128-byte swizzle pattern
     cluster_ctas: int  # largest portable cluster
     mma_k_bytes: tuple[int, ...]  # K extents of one MMA instruction that some kind has
+    fp8_sum_bits: int  # significand bits of a running f32 sum of fp8; bits below are cut off
     tmem_columns: int = 0  # tensor memory: 32-bit columns of 128 lanes; 0 has none
     tmem_exclusive_columns: int = 0  # with tcgen05.alloc.exclusive; 0 adds none
     tmem_unit: int = 32  # columns; an allocation that is not exclusive is a power of two of them
@@ -80,6 +81,7 @@ SM_90A = Arch(
     smem_alignment=1024,  # [PTX] shared-memory matrix descriptor: 8 rows x 128 bytes
     cluster_ctas=8,  # [CC]
     mma_k_bytes=(32,),  # [PTX] wgmma shapes: k16 of 16 bits, k32 of 8, k8 of tf32
+    fp8_sum_bits=14,  # [M] H200; arXiv 2511.10909 says 13 behind the leading one
     # NVIDIA H100 white paper: 4 tensor cores an SM, 512 FMA of f16 a clock each; an FMA is 2 FLOP.
     mma_flops_per_clock=4096,
 )
@@ -96,6 +98,7 @@ SM_100A = replace(
     sm_count=148,  # published specification of B200
     smem_per_cta=232448,  # [CC] 227 KiB
     smem_alignment=1024,  # [PTX] tcgen05 matrix descriptor: 8 rows x 128 bytes
+    fp8_sum_bits=24,  # [PTX] tcgen05.mma: the accumulator is f32
     mma_k_bytes=(32,),  # [PTX] tcgen05.mma; 48 exists for fp4 of sm_103a, and kgen does not use it
     tmem_columns=512,  # [PTX] tensor memory
     mma_flops_per_clock=0,  # not measured by anybody who could tell

@@ -69,7 +69,6 @@ class Budget:
     arch: Arch
     threads: int
     smem: Ledger
-    register_file: Ledger
     launch_cap: int  # registers per thread at launch
     register_pool: int  # what setmaxnreg can deal out: launch_cap, summed over the warpgroups
     roles: tuple[Role, ...]

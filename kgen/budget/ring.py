@@ -134,21 +134,6 @@ def ring_filled_by_thread_0(spec: KernelSpec) -> Barrier:
     return Barrier("full", stages_of(spec), 1, stage_bytes, "thread 0, then TMA", "all threads")
 
 
-def register_file(roles: tuple[Role, ...], arch: Arch) -> Ledger:
-    """Registers of one SM: what the roles of one CTA need, by estimate."""
-    items = [
-        Item(
-            f"{role.name}s" if role.warps > 4 else role.name,
-            role.warps * 32 * role.registers,
-            f"{role.warps * 32} threads x ({role.accumulators} accumulators + {role.overhead})",
-        )
-        for role in roles
-    ]
-    return Ledger(
-        "registers", "registers", tuple(items), arch.registers, f"{arch.target} register file"
-    )
-
-
 def register_pool(arch: Arch, threads: int) -> int:
     """What setmaxnreg can deal out: registers per thread at launch, summed over warpgroups."""
     return launch_register_cap(arch, threads) * -(-threads // arch.warpgroup_threads)
@@ -171,7 +156,6 @@ def ring_budget(
         arch=arch,
         threads=threads,
         smem=smem,
-        register_file=register_file(roles, arch),
         launch_cap=launch_register_cap(arch, threads),
         register_pool=register_pool(arch, threads),
         roles=roles,

@@ -60,7 +60,6 @@ def tcgen05_budget(spec: KernelSpec) -> Tcgen05Budget:
         arch=arch,
         threads=threads,
         smem=smem,
-        register_file=_register_file(roles, arch),
         launch_cap=cap,
         register_pool=cap * -(-threads // arch.warpgroup_threads),
         roles=roles,
@@ -226,19 +225,6 @@ def _roles(spec: KernelSpec, arch: Arch, g: Geometry) -> tuple[Role, ...]:
     for warp, (name, registers) in enumerate(single, EPILOGUE_WARPS):
         rows.append(Role(name, 1, warp, cap, 0, registers))
     return tuple(rows)
-
-
-def _register_file(roles: tuple[Role, ...], arch: Arch) -> Ledger:
-    """Registers of one SM: what the roles need, by estimate."""
-    items = tuple(
-        Item(
-            r.name,
-            r.warps * 32 * r.registers,
-            f"{r.warps * 32} threads x ({r.accumulators} values + {r.overhead})",
-        )
-        for r in roles
-    )
-    return Ledger("registers", "registers", items, arch.registers, f"{arch.target} register file")
 
 
 def _boxes(spec: KernelSpec, g: Geometry) -> tuple[TmaBox, ...]:

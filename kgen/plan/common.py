@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kgen.arch import ARCHS
 from kgen.budget import Budget
 from kgen.dtypes import dtype
 from kgen.plan.maps import scale_arrays, tensor_maps
@@ -89,13 +90,14 @@ def _interface(
             "d: aligned to its element. D is stored from registers: two elements at a time where d",
             "is 4-byte aligned and ldd even, one at a time elsewhere, which is slower.",
         ]
+    bits = ARCHS[spec.target].fp8_sum_bits
     if scales:
-        return (*rows, *_scale_notes(scales))
+        return (*rows, *_scale_notes(scales, bits))
     keys = (f"{spec.gemm.accumulator} sums", spec.gemm.a.dtype)
-    return (*rows, *(note for key in keys if key in _NOTES for note in _NOTES[key]))
+    return (*rows, *(_NOTES[key].format(bits=bits) for key in keys if key in _NOTES))
 
 
-def _scale_notes(scales: tuple[ScaleArray, ...]) -> Iterator[str]:
+def _scale_notes(scales: tuple[ScaleArray, ...], bits: int) -> Iterator[str]:
     """Where f32 scales lie, and what they do to the sums."""
     for x in scales:
         rows, columns = (
@@ -105,21 +107,20 @@ def _scale_notes(scales: tuple[ScaleArray, ...]) -> Iterator[str]:
         what = f"{x.pointer}: f32 [{rows}, {columns}], row-major, without padding, 4-byte aligned: "
         yield what + f"scales of {x.operand.upper()}."
     block = scales[0].rows[1]
-    yield f"The tensor cores sum {block} elements of K at a time and keep 14 bits of every sum;"
+    yield f"The tensor cores sum {block} elements of K at a time and keep {bits} bits of every sum;"
     yield "it is multiplied by both scales and added up in f32."
 
 
-# What a caller must know of an accumulator or of an element type of A and B.
+# What a caller must know of an accumulator or of an element type of A and B; bits: of fp8 sums.
 _FP8_NOTE = (
-    "Fast accumulation: a running sum keeps 14 significant bits, and bits below are cut off.",
+    "Fast accumulation: a running sum keeps {bits} significant bits, and bits below are cut off."
 )
 _NOTES = {
     "f16 sums": (
-        "f16 accumulation: partial sums overflow at 65504 and lose increments below 1 from 2048 "
-        "on.",
+        "f16 accumulation: partial sums overflow at 65504 and lose increments below 1 from 2048 on."
     ),
-    "s32 sums": ("s32 accumulation is exact; sums beyond 32 bits wrap.",),
-    "tf32": ("A and B are f32 in memory; TMA rounds them to tf32 (10 fraction bits) to nearest.",),
+    "s32 sums": "s32 accumulation is exact; sums beyond 32 bits wrap.",
+    "tf32": "A and B are f32 in memory; TMA rounds them to tf32 (10 fraction bits) to nearest.",
     "e4m3": _FP8_NOTE,
     "e5m2": _FP8_NOTE,
 }

@@ -25,14 +25,13 @@ def lower_tcgen05(loaded: LoadedSpec, budget: Budget) -> Tcgen05Plan:
     b = budget
     spec, g, arch = b.spec, b.shape, b.arch
     s = schedule_of(spec)
-    split, takes_over = isinstance(s, Tcgen05WsSplit), s.scheduler == "clc"
+    takes_over = s.scheduler == "clc"
     maps, scales = tensor_maps(b), scale_maps(b)
     # Row and column indices up to one cluster past the end must fit in 32 bits.
     reach = max(g.tile_m * g.b_shares, g.tile_n * g.cluster_n)
     extent_limit = 2**31 - 1 - 2 * reach
     pack = {"f16": "pack_f16x2", "bf16": "pack_bf16x2", "f32": None}[spec.gemm.d.dtype]
     columns = range(g.box_n)
-    issued = issues(b)
     return Tcgen05Plan(
         name=spec.name,
         template=f"{s.kind}.cu.j2",
@@ -72,7 +71,6 @@ def lower_tcgen05(loaded: LoadedSpec, budget: Budget) -> Tcgen05Plan:
         d_type=maps[2].dtype,
         raster_grouped=s.raster.group > 1,
         raster_along_n=s.raster.along == "n",
-        is_split=split,
         is_pair=g.group == 2,
         a_shared=g.a_shares > 1,
         b_shared=g.b_shares > 1,
@@ -80,7 +78,6 @@ def lower_tcgen05(loaded: LoadedSpec, budget: Budget) -> Tcgen05Plan:
         multicasts_empty=g.ctas > 1,
         is_scaled=g.words > 0,
         two_rows=g.m_tiles == 2,
-        waits_late=any(x.waits_for is not None for x in issued),
         is_exclusive=b.tmem.exclusive,
         mnemonic=g.form.mnemonic,
         idesc=f"0x{g.form.idesc:08x}",
@@ -91,7 +88,7 @@ def lower_tcgen05(loaded: LoadedSpec, budget: Budget) -> Tcgen05Plan:
         b_loads=b_loads(b),
         forms=load_forms(b),
         copies=copies(b),
-        issues=issued,
+        issues=issues(b),
         packs=pack,
         load_columns=g.box_n,
         load_rows=tuple(tuple(columns[i : i + 8]) for i in range(0, g.box_n, 8)),

@@ -64,7 +64,6 @@ class Tcgen05Plan(KernelPlan):
 
     budget: Tcgen05Budget
     takes_over: bool  # cluster launch control: a cluster takes over ones that have not started
-    is_split: bool  # A has a ring of its own
     is_pair: bool  # cta_group 2
     a_shared: bool  # A is loaded in slices by the CTAs of a cluster along N
     b_shared: bool
@@ -72,7 +71,6 @@ class Tcgen05Plan(KernelPlan):
     multicasts_empty: bool  # a stage is freed in more CTAs than one
     is_scaled: bool
     two_rows: bool  # two MMAs along M
-    waits_late: bool  # accumulators behind the first are waited for where they are first written
     is_exclusive: bool
     mnemonic: str
     idesc: str

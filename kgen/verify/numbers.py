@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kgen.arch import SM_90A
 from kgen.dtypes import dtype
 from kgen.errors import VerifyError
 from kgen.verify.arrays import Array, array_module
@@ -93,11 +94,6 @@ def number_format(name: str) -> Format:
     return FORMATS[name]
 
 
-# Significand bits of a running sum of fp8 products on Hopper, whatever the accumulator could hold;
-# bits below are cut off. See kgen/emu/tensor_core.py.
-FP8_SUM_BITS = 14
-
-
 @dataclass(frozen=True)
 class MmaScaling:
     """Scales that the MMA applies: formats behind the values, K elements of a scale, a global one.
@@ -137,7 +133,7 @@ class Numerics:
 
     @property
     def sums_fp8(self) -> bool:
-        """Whether sums keep FP8_SUM_BITS: fast accumulation, which is Hopper's."""
+        """Whether sums keep Hopper's fp8_sum_bits alone: fast accumulation."""
         return self.family == "wgmma" and self.a in FP8 and self.accumulator == "f32"
 
     @property
@@ -154,14 +150,14 @@ class Numerics:
     def sum_roundoff(self) -> float:
         """Largest relative error of one rounding of a sum to nearest."""
         if self.sums_fp8:
-            return 2.0**-FP8_SUM_BITS
+            return 2.0**-SM_90A.fp8_sum_bits
         return number_format(self.accumulator).unit_roundoff
 
     @property
     def exact_sum(self) -> int:
         """Sums of integers are exact up to this magnitude, in any order."""
         if self.sums_fp8 and not self.block_k:
-            return (1 << FP8_SUM_BITS) - 1
+            return (1 << SM_90A.fp8_sum_bits) - 1
         return number_format(self.accumulator).exact_integer
 
 

@@ -16,6 +16,7 @@ from kgen.build.compile import disassemble
 from kgen.paths import data_folder
 from kgen.plan import KernelPlan
 from kgen.plan.tcgen05_model import Tcgen05Plan
+from kgen.spec.blackwell import Tcgen05WsSplit
 from kgen.spec.rules.tcgen05 import schedule_of
 
 FOLDER = data_folder("specs")
@@ -50,7 +51,7 @@ def expected(plan: Tcgen05Plan) -> dict[str, bool]:
         r"\.A_KEEP": keeps_a,
         r"\.A_REUSE": keeps_a,
         r"UTCCP": plan.is_scaled,
-        r"MMA_READ_SHM_A": plan.is_split,
+        r"MMA_READ_SHM_A": isinstance(s, Tcgen05WsSplit),
         r"UTMALDG\.2D\.MULTICAST": plan.a_shared or plan.b_shared,
         r"UTMALDG\.3D": plan.is_scaled,
         r"UTMALDG\.3D\.MULTICAST": plan.sfb_shared,
