@@ -124,7 +124,7 @@ def _stale_results(generated: Path, specs: Path) -> list[tuple[str, str]]:
 def explain(
     spec: Annotated[Path, typer.Argument(help="Spec file.")], as_json: Json = False
 ) -> None:
-    """Print the budget: shared memory, registers, barriers, TMA boxes, grid, and the pipeline."""
+    """Print the budget: shared memory, registers, barriers, TMA, scales, grid, and the pipeline."""
     from kgen import explain as explanation
     from kgen.plan import lower
     from kgen.render import render as render_plan

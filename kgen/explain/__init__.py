@@ -40,6 +40,7 @@ def data(plan: KernelPlan, digest: str) -> dict[str, Any]:
         },
         "barriers": [asdict(x) for x in b.barriers],
         "tma": [{**asdict(x), "bytes": x.bytes} for x in b.boxes],
+        "scale_arrays": [{**asdict(x), "shape": x.shape_text} for x in plan.scale_arrays],
         "stage_bytes": b.stage_bytes,
         "ring_bytes": b.smem["A ring"] + b.smem["B ring"],
         "operand_bytes_per_flop": b.operand_bytes_per_flop,
@@ -80,6 +81,7 @@ def text(plan: KernelPlan, digest: str) -> str:
         *_indent(_box_rows(b, plan)),
         "",
         *_family_rows(b),
+        *_scale_rows(plan),
         "grid",
         *_indent(_grid_rows(plan)),
         "",
@@ -90,6 +92,21 @@ def text(plan: KernelPlan, digest: str) -> str:
 
 def _family_rows(b: Budget) -> list[str]:
     return [*tcgen05.rows(b), ""] if isinstance(b, Tcgen05Budget) else []
+
+
+def _scale_rows(plan: KernelPlan) -> list[str]:
+    """The arrays of f32 scales that a launch takes, for any shape and for those of the spec."""
+    arrays = plan.scale_arrays
+    if not arrays:
+        return []
+    wide = max(len(x.shape_text) for x in arrays)
+    rows = [f"{x.pointer}  {x.shape_text:<{wide}}  of {x.operand.upper()}" for x in arrays]
+    for m, n, k in plan.budget.spec.verify.shapes:
+        sizes = ", ".join(
+            f"{x.pointer} {' x '.join(map(str, x.shape(m=m, n=n, k=k)))}" for x in arrays
+        )
+        rows.append(f"{m} x {n} x {k}: {sizes}")
+    return ["block scales (arguments of the launch; f32, row-major)", *_indent(rows), ""]
 
 
 def _indent(rows: Any) -> list[str]:

@@ -7,6 +7,7 @@ from kgen.budget.ring import a_stage, b_stage, stages_of
 from kgen.budget.wgmma_persistent import panel
 from kgen.dtypes import dtype
 from kgen.plan import KernelPlan
+from kgen.plan.maps import scale_arrays
 from kgen.spec import KernelSpec
 from kgen.spec.hopper import WgmmaPersistent
 from kgen.spec.rules.wgmma import mma_k, mma_n, slabs_of
@@ -36,6 +37,7 @@ def picture(b: Budget) -> list[str]:
         f"       |{'':<25}v{'':<22}^ empty: {empty.arrivals} arrivals",
         f"  {names} --wgmma m64n{mma_n(s)}k{mma_k(b.spec)} x{mmas}--> registers, "
         f"release: {s.release} stage",
+        *_promotion(b.spec),
         *_epilogue(b.spec),
     ]
 
@@ -51,6 +53,13 @@ def _sharing(s: WgmmaPersistent) -> list[str]:
             f"       B: each of {s.cluster.m} CTAs along M loads 1/{s.cluster.m}, multicast"
         )
     return rows
+
+
+def _promotion(spec: KernelSpec) -> list[str]:
+    if spec.gemm.block_scale is None:
+        return []
+    scales = " x ".join(x.pointer for x in scale_arrays(spec))
+    return [f"       | promoted after each K tile: its sums x {scales}, added up in f32 registers"]
 
 
 def _epilogue(spec: KernelSpec) -> list[str]:

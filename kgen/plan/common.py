@@ -100,11 +100,7 @@ def _interface(
 def _scale_notes(scales: tuple[ScaleArray, ...], bits: int) -> Iterator[str]:
     """Where f32 scales lie, and what they do to the sums."""
     for x in scales:
-        rows, columns = (
-            f"ceil({name.upper()} / {per})" if per > 1 else name.upper()
-            for name, per in (x.rows, x.columns)
-        )
-        what = f"{x.pointer}: f32 [{rows}, {columns}], row-major, without padding, 4-byte aligned: "
+        what = f"{x.pointer}: f32 {x.shape_text}, row-major, without padding, 4-byte aligned: "
         yield what + f"scales of {x.operand.upper()}."
     block = scales[0].rows[1]
     yield f"The tensor cores sum {block} elements of K at a time and keep {bits} bits of every sum;"

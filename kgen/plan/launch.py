@@ -71,6 +71,15 @@ class ScaleArray:
         rows, columns = (-(-extents[name] // per) for name, per in (self.rows, self.columns))
         return rows, columns
 
+    @property
+    def shape_text(self) -> str:
+        """The same for any extents, such as `[ceil(K / 128), M]`."""
+        rows, columns = (
+            f"ceil({name.upper()} / {per})" if per > 1 else name.upper()
+            for name, per in (self.rows, self.columns)
+        )
+        return f"[{rows}, {columns}]"
+
 
 @dataclass(frozen=True)
 class LaunchAttribute:

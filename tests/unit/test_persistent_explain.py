@@ -6,6 +6,9 @@ import pytest
 from persistent import A_M, B_N, F16, NO_PRODUCER, cluster, plan_of
 
 from kgen import explain
+from kgen.paths import data_folder
+from kgen.plan import lower
+from kgen.spec import load_spec
 
 
 def lines(changes=None) -> list[str]:
@@ -114,6 +117,33 @@ def test_the_text_follows_the_fields(changes, shown):
     text = lines(changes)
     for line in shown:
         assert line in text
+
+
+def test_block_scales_are_arguments_and_their_sums_are_promoted():
+    plan = lower(load_spec(data_folder("specs") / "hopper" / "fast" / "e4m3_scaled.yaml"))
+    text = explain.text(plan, "0123456789ab")
+    assert (
+        """
+block scales (arguments of the launch; f32, row-major)
+  sfa  [ceil(K / 128), M]              of A
+  sfb  [ceil(N / 128), ceil(K / 128)]  of B
+  512 x 512 x 256: sfa 2 x 512, sfb 4 x 2
+  8192 x 8192 x 8192: sfa 64 x 8192, sfb 64 x 64
+
+grid
+"""
+        in text
+    )
+    assert (
+        """
+  consumers 0..1 --wgmma m64n128k32 x8--> registers, release: same stage
+       | promoted after each K tile: its sums x sfa x sfb, added up in f32 registers
+"""
+        in text
+    )
+    shapes = [x["shape"] for x in explain.data(plan, "0123456789ab")["scale_arrays"]]
+    assert shapes == ["[ceil(K / 128), M]", "[ceil(N / 128), ceil(K / 128)]"]
+    assert "scales" not in explain.text(plan_of(), "0123456789ab")
 
 
 def test_one_cta_shares_nothing():
