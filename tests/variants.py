@@ -281,6 +281,10 @@ PERSISTENT_TYPES: dict[str, dict[str, Any]] = {
         "gemm": {"accumulator": "f16"},
         "schedule": {"tile": {"m": 256}, "scheduler": "wrap", "release": "previous"},
     },
+    "bf16_f32_output_wrap_previous": {
+        "gemm": {**BF16, "d": {"dtype": "f32"}},
+        "schedule": {"scheduler": "wrap", "release": "previous"},
+    },
     "f16_accumulation_none_mn_major_wrap": {
         "gemm": {"accumulator": "f16", "a": {"major": "m"}, "b": {"major": "n"}},
         "schedule": {"producer": "none", "scheduler": "wrap", "cluster": {"m": 2}}

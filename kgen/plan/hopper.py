@@ -155,6 +155,7 @@ class WgmmaPersistentPlan(KernelPlan):
     converts: str | None  # wrapper that packs two f32; None when D is the accumulator
     stores_words: bool  # elements of D have 32 bits: they are staged in pairs, not as matrices
     takes_bits: bool  # accumulators are f32 and D is, too: their bits are staged
+    ties_sums: bool  # a part is added to sums that are stored as they are
     adds_part: str | None  # wrapper that adds a stored accumulator register
     deferred: bool
     promotes: bool  # every K tile is summed alone, scaled, and added up in f32 registers

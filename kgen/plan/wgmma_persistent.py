@@ -62,6 +62,7 @@ def lower_wgmma_persistent(loaded: LoadedSpec, budget: Budget) -> WgmmaPersisten
         converts=store(spec, "kTileN").converts,
         stores_words=dtype(spec.gemm.d.dtype).bits == 32,
         takes_bits=spec.gemm.d.dtype == "f32",
+        ties_sums=_ties_sums(spec),
         adds_part=_ADDS[spec.gemm.accumulator],
         deferred=s.epilogue.deferred,
         promotes=spec.gemm.block_scale is not None,
@@ -69,6 +70,13 @@ def lower_wgmma_persistent(loaded: LoadedSpec, budget: Budget) -> WgmmaPersisten
         producer_registers=split.producer if split else None,
         consumer_registers=split.consumer if split else None,
     )
+
+
+def _ties_sums(spec: KernelSpec) -> bool:
+    """Where ptxas takes what follows an added part for a stage of the wgmma pipeline (C7514)."""
+    s = spec.schedule_as(WgmmaPersistent)
+    stored = spec.gemm.d.dtype == spec.gemm.accumulator == "f32" and not s.swap_operands
+    return stored and s.scheduler == "wrap" and s.release == "previous"
 
 
 def _resident(spec: KernelSpec, b: Budget) -> ResidentGrid:

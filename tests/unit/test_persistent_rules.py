@@ -112,6 +112,14 @@ WITHOUT_DEFERRED = {old: new for old, new in F16.items() if old not in NOT_DEFER
                 "those that a producer warpgroup gives up"
             ],
         ),
+        (
+            {"m: 128": "m: 192", "n: 256": "n: 64", "consumers: 2": "consumers: 1"},
+            [
+                "fast.yaml:21:62: schedule.epilogue.deferred: 3 slabs of a consumer wait in "
+                "registers; more than 2 spill, as their stores are unrolled: take more consumers, "
+                "or deferred: false"
+            ],
+        ),
     ],
 )
 def test_a_broken_rule_is_reported_where_it_was_set(change, lines):

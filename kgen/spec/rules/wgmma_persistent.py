@@ -20,12 +20,14 @@ from kgen.spec.rules.wgmma import (
     k_rules,
     operand_rules,
     register_rules,
+    slabs_of,
     stage_rules,
     store_box_n,
     tile_rules,
 )
 
 PROMOTED_K = 128  # elements of K per f32 scale; the sums of as many move to registers at a time
+DEFERRED_SLABS = 2  # of a consumer; three were seen to spill, by ptxas 13.5
 WARPS = 4  # of a consumer; each signals one of the CTAs that load into its ring
 
 
@@ -115,6 +117,12 @@ def _epilogue(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
         yield Violation(
             ("schedule", "epilogue", "deferred"),
             f"{sums} accumulators are stored as they are, so nothing can be rounded and set aside",
+        )
+    if slabs_of(s) > DEFERRED_SLABS:
+        yield Violation(
+            ("schedule", "epilogue", "deferred"),
+            f"{slabs_of(s)} slabs of a consumer wait in registers; more than {DEFERRED_SLABS} "
+            "spill, as their stores are unrolled: take more consumers, or deferred: false",
         )
     if s.producer == "none":
         yield Violation(
