@@ -15,7 +15,8 @@ from typing import Any
 from pebble import ProcessExpired, ProcessPool
 
 from kgen.build.compile import compile_source
-from kgen.errors import KgenError
+from kgen.emu.report import SEVERITY, Judgement
+from kgen.errors import DeviceError, KgenError
 from kgen.render import render
 from kgen.sweep.built import LONGEST_REASON, LOOK_SECONDS
 from kgen.sweep.candidate import Built, Job, Outcome
@@ -23,15 +24,13 @@ from kgen.sweep.child import death_of
 from kgen.sweep.keys import emulate_key
 from kgen.sweep.record import Watch
 from kgen.sweep.store import Run, Store
+from kgen.verify.emulator import EmulatedCase, require_covered, shapes_of, verify_in_emulator
 
 Emulate = Callable[[Job, tuple[str, ...]], Outcome]
 
 
 def emulate(job: Job, schedules: tuple[str, ...]) -> Outcome:
     """One kernel over the shapes that follow from its tile: values bit for bit, and findings."""
-    from kgen.emu.report import SEVERITY
-    from kgen.verify.emulator import shapes_of, verify_in_emulator
-
     plan = job.plan
     ptx = compile_source(
         render(plan).source, name=plan.name, target=plan.target, emit="ptx", line_info=True
@@ -39,18 +38,44 @@ def emulate(job: Job, schedules: tuple[str, ...]) -> Outcome:
     cases, judgement = verify_in_emulator(
         plan, ptx.data.decode(), shapes_of(plan), schedules, job.registers
     )
+    return _judged(cases, judgement)
+
+
+def _judged(cases: list[EmulatedCase], judgement: Judgement) -> Outcome:
+    """A finding is what the emulator knows to be wrong; what it does not model says nothing."""
     for case in cases:
+        if case.report.verdict == "incomplete":
+            continue  # it stopped there, so what is in D is no answer
         if case.wrong:
             what = f"{case.wrong} elements of D are wrong, the first {case.first_wrong}"
             return Outcome("emulator_finding", f"wrong at {case.shape.label}: {what}")
         if not case.report.outputs_agree:
             return Outcome("emulator_finding", f"schedules disagree at {case.shape.label}")
-    if judgement.findings:
-        worst_first = sorted(judgement.findings, key=lambda f: SEVERITY.index(f.level))
-        text = "; ".join(map(str, worst_first))
+    worst_first = sorted(judgement.findings, key=lambda f: SEVERITY.index(f.level))
+    text = "; ".join(map(str, worst_first))
+    if any(f.level != "incomplete" for f in worst_first):
         return Outcome("emulator_finding", text[:LONGEST_REASON])
+    if worst_first:
+        return _not_known(text)
     gaps = "; ".join(judgement.gaps)  # right as far as it ran; the rest is for a GPU to say
     return Outcome("emulated", f"{judgement.verdict}: {gaps}"[:LONGEST_REASON] if gaps else "")
+
+
+def _not_known(why: str) -> Outcome:
+    """The emulator could not say whether a kernel is right, which is no word against it."""
+    return Outcome("built", f"not known to the emulator: {why}"[:LONGEST_REASON])
+
+
+def covered(built: list[Built]) -> tuple[list[Built], str]:
+    """The kernels whose instructions the emulator knows, and why it leaves out the others."""
+    found, why = list[Built](), ""
+    for one in built:
+        try:
+            require_covered(one.candidate.plan)
+            found.append(one)
+        except DeviceError as error:
+            why = str(error)
+    return found, why
 
 
 def emulate_all(
@@ -112,6 +137,6 @@ def _outcome(future: Any, timeout: float) -> Outcome:
     except ProcessExpired as end:
         return Outcome("crashed", f"its process died: {death_of(end.exitcode)}")
     except KgenError as error:
-        return Outcome("emulator_finding", f"incomplete: {error}"[:LONGEST_REASON])
+        return _not_known(str(error))
     except Exception as error:
         return Outcome("crashed", f"{type(error).__name__}: {error}"[:LONGEST_REASON])

@@ -173,7 +173,7 @@ def _status(row: Any, build: Any, runs: list[Any]) -> tuple[str, str]:
             where = f" at {run['m']}x{run['n']}x{run['k']}" if run["m"] is not None else ""
             return run["status"], f"{run['stage']}{where}: {run['reason']}"
     reached = {run["status"]: run["reason"] for run in runs}
-    for status in ("timed", "screened", "emulated"):
+    for status in ("timed", "screened", "emulated", "built"):
         if status in reached:
             return status, reached[status]
     return "built", ""

@@ -74,8 +74,9 @@ CREATE TABLE run (
     m INTEGER, n INTEGER, k INTEGER,  -- elements; NULL where a stage has shapes of its own
     device TEXT REFERENCES device,    -- NULL for the emulator
     toolchain TEXT NOT NULL,
-    status TEXT NOT NULL,           -- emulated, emulator_finding, screened, verified, timed,
-                                    -- wrong, hung, crashed; infeasible: unfit for this problem
+    status TEXT NOT NULL,           -- emulated, emulator_finding, built (the emulator cannot say),
+                                    -- screened, verified, timed, wrong, hung, crashed;
+                                    -- infeasible: unfit for this problem
     reason TEXT NOT NULL,
     us REAL,                        -- median, per launch
     reference_us REAL,              -- torch at that time: screens interpolate, finals interleave

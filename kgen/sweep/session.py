@@ -20,7 +20,7 @@ from kgen.errors import DeviceError
 from kgen.sweep.built import build_all, toolchain_identity
 from kgen.sweep.candidate import Built
 from kgen.sweep.database import exclusive
-from kgen.sweep.emulated import Emulate, emulate, emulate_all
+from kgen.sweep.emulated import Emulate, covered, emulate, emulate_all
 from kgen.sweep.gpus import Gpus, find_gpus
 from kgen.sweep.keys import device_id
 from kgen.sweep.lanes import Block, Final, Lanes, Work
@@ -171,8 +171,14 @@ class Session:
         ]
 
     def _emulate(self, store: Store, built: list[Built]) -> None:
+        known, why = covered(built)
+        if why and not known and self.on == "emulator":
+            raise DeviceError(why)
+        if why:  # the others stay `built`
+            text = f"{len(built) - len(known)} of {len(built)} kernels are not emulated: {why}"
+            self.watch.note(text)
         emulate_all(
-            built,
+            known,
             store,
             self.sweep.file.emulator.schedules,
             self.sweep.file.timeouts.emulate_s,

@@ -23,9 +23,10 @@ from conftest import F32, ROOT, V6, changed
 from sweep_fakes import ABORTS, HANGS, ILLEGAL, WRONG
 
 from kgen.build import cache, toolchain
-from kgen.errors import DeviceError, KgenError, ToolchainError
+from kgen.emu.report import Coverage, Finding, Report, judge
+from kgen.errors import DeviceError, EmulatorError, KgenError, ToolchainError
 from kgen.render import Rendered
-from kgen.sweep import built, session, winners
+from kgen.sweep import built, emulated, session, winners
 from kgen.sweep.candidate import Candidate, Job, Outcome, prepare
 from kgen.sweep.child import Child, Stopped
 from kgen.sweep.gpus import find_gpus
@@ -38,6 +39,8 @@ from kgen.sweep.record import Watch
 from kgen.sweep.session import Session
 from kgen.sweep.space import Point, points_of
 from kgen.sweep.store import Store
+from kgen.verify.emulator import EmulatedCase
+from kgen.verify.shapes import Shape
 
 PROBLEMS = "[[512, 512, 128], {name: large, m: 1024, n: 1024, k: 128}]"
 AT_ONCE = 3.0  # seconds; it takes half of one, and more where other work keeps the cores busy
@@ -359,6 +362,9 @@ def test_without_a_gpu_kernels_are_emulated_and_ranked(sweep_of, tmp_path: Path)
         run(sweep, tmp_path / "r.sqlite", work=Work(no_gpu))
 
 
+UNKNOWN = 3  # a raster group
+
+
 def misbehave(job: Job, schedules: tuple[str, ...]) -> Outcome:
     """An emulator that hangs, dies, fails or finds something, by raster group."""
     group = sweep_fakes.group(job)
@@ -370,11 +376,13 @@ def misbehave(job: Job, schedules: tuple[str, ...]) -> Outcome:
         raise RuntimeError("a fault of the emulator's own")
     if group == WRONG:
         return Outcome("emulator_finding", "error: 512x64x128: a race in line 12")
+    if group == UNKNOWN:
+        raise EmulatorError("no such instruction: foo.sync")
     return Outcome("emulated")
 
 
 def test_in_the_emulator_too_each_gets_its_own_status(sweep_of, tmp_path: Path) -> None:
-    sweep = sweep_of([1, HANGS, ABORTS, ILLEGAL, WRONG, 2], "timeouts: {emulate_s: 3}\n")
+    sweep = sweep_of([1, HANGS, ABORTS, ILLEGAL, WRONG, UNKNOWN, 2], "timeouts: {emulate_s: 3}\n")
     run(sweep, tmp_path / "r.sqlite", on="emulator", emulate=misbehave)
     assert statuses(tmp_path / "r.sqlite") == {
         1: "emulated",
@@ -382,12 +390,46 @@ def test_in_the_emulator_too_each_gets_its_own_status(sweep_of, tmp_path: Path) 
         ABORTS: "crashed",
         ILLEGAL: "crashed",
         WRONG: "emulator_finding",
+        UNKNOWN: "built",
         2: "emulated",
     }
     with Store.read(tmp_path / "r.sqlite") as store:
         rows = rows_of(store, "tiny")
     assert {r["rank"] for r in rows if r["status"] == "emulated"} == {1, 2}
-    assert {r["rank"] for r in rows if r["status"] != "emulated"} == {None}
+    assert {r["rank"] for r in rows if r["status"] == "built"} == {3}
+    assert {r["rank"] for r in rows if r["status"] not in ("emulated", "built")} == {None}
+    reasons = {r["reason"] for r in rows if r["status"] == "built"}
+    assert reasons == {"not known to the emulator: no such instruction: foo.sync"}
+
+
+def test_what_the_emulator_does_not_model_is_no_finding() -> None:
+    """A case that stopped at an unmodelled instruction left no D to compare."""
+    unmodelled = Finding("unmodelled", "incomplete", "no model of foo.sync")
+    race = Finding("trap", "error", "trap")
+
+    def judged(*findings: Finding, wrong: int = 0) -> Outcome:
+        report = Report("k", ("late",), list(findings), {}, Coverage(), [])
+        return emulated._judged(
+            [EmulatedCase(Shape(8, 8, 8, 8, 8, 8, "small"), report, wrong, "D")], judge([report])
+        )
+
+    assert judged(unmodelled, wrong=64).status == "built"
+    assert "no model of foo.sync" in judged(unmodelled, wrong=64).reason
+    assert judged(wrong=64).status == "emulator_finding"
+    assert judged(race, unmodelled).status == "emulator_finding"
+    assert judged().status == "emulated"
+
+
+def test_kernels_that_the_emulator_does_not_cover_stay_built(sweep_of, tmp_path: Path) -> None:
+    sweep = sweep_of([1])
+    base = ROOT / "specs/blackwell/bf16.yaml"
+    sweep.path.write_text(changed({"base: base.yaml": f"base: {base}"}, sweep.text))
+    sweep = load_sweep(sweep.path)
+    watch = run(sweep, tmp_path / "r.sqlite", on="auto", work=Work(no_gpu))
+    assert statuses(tmp_path / "r.sqlite") == {1: "built"}
+    assert any("1 of 1 kernels are not emulated" in text for text in watch.notes)
+    with pytest.raises(DeviceError, match="does not cover tcgen05"):
+        run(sweep, tmp_path / "r.sqlite", on="emulator")
 
 
 def test_a_budget_of_time_stops_between_pieces_and_is_resumed(sweep_of, tmp_path: Path) -> None:
