@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kgen.emu.machine import Warp
     from kgen.emu.order import AsyncOp
 
+GROUPS = ("starve", "all")  # names that stand for several schedules of a launch
 SLICE = 512  # runs and instructions a warp may take in one turn
 
 
@@ -126,3 +127,9 @@ def schedule(name: str) -> Schedule:
     raise EmulatorError(
         f"schedules: {name[:60]!r} is none of early, late, latestore, starve:<warp>, random:<seed>"
     )
+
+
+def require_schedule(name: str) -> None:
+    """Raises EmulatorError for a name that is neither a schedule nor a group of them."""
+    if name not in GROUPS:
+        schedule(name)

@@ -18,6 +18,10 @@ from kgen.spec.fields import legal_paths
 Path = tuple[str, ...]
 _UNFIT = (TypeError, ValueError, ArithmeticError, KeyError)  # values that an operator cannot take
 BASE_AXIS = "base"
+_ARITHMETIC = (
+    *(("gemm", operand, "dtype") for operand in "abd"),
+    *(("gemm", field) for field in ("accumulator", "block_scale", "global_scale")),
+)
 INSTALL = "pip install pebble simpleeval, or kgen with its extra `sweep`"
 
 
@@ -92,6 +96,11 @@ def with_value(data: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any
     else:
         result[key] = value
     return result
+
+
+def arithmetic(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a spec's data decides the values of D: field paths to types and scales, or None."""
+    return {".".join(p): None if _missing(data, p) else _lookup(data, p) for p in _ARITHMETIC}
 
 
 class ConstraintError(ValueError):

@@ -11,16 +11,26 @@ from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import ValidationError
+from pydantic_core import PydanticCustomError
 
-from kgen.errors import Diagnostic, SpecError
+from kgen.errors import Diagnostic, EmulatorError, SpecError
 from kgen.spec import LoadedSpec, load_spec
 from kgen.spec.fields import legal_paths
 from kgen.spec.load import label_of
 from kgen.spec.locate import from_pydantic, locate
-from kgen.spec.names import PLAIN_NAME
+from kgen.spec.names import check_name
 from kgen.spec.tree import FieldPath, Tree, parse_tree, read_text
-from kgen.sweep.axes import BASE_AXIS, Axis, Constraint, ConstraintError, overlap, unknown_path
-from kgen.sweep.model import DIGEST_DIGITS, NAME_LENGTH, FigureName, Range, SweepFile
+from kgen.sweep.axes import (
+    BASE_AXIS,
+    Axis,
+    Constraint,
+    ConstraintError,
+    arithmetic,
+    overlap,
+    unknown_path,
+    with_value,
+)
+from kgen.sweep.model import FigureName, Range, SweepFile, kernel_name
 from kgen.sweep.problems import Problem, ProblemError, problems_of, read_problems
 
 MOST_POINTS = 200_000
@@ -100,9 +110,11 @@ def load_sweep(path: str | Path) -> Sweep:
     except ValidationError as error:
         raise SpecError(from_pydantic(tree, error, SweepFile)) from None
     findings = _Findings(tree)
-    name = file.name or _stem(path, findings)
+    name = _name(file, path, findings)
+    _schedules(file, findings)
     bases = _bases(file, path, findings)
     axes = _axes(file, findings)
+    _one_arithmetic(bases, axes, findings)
     constraints = _constraints(file, findings)
     problems = _problems(file, path, findings)
     if findings.found:
@@ -115,11 +127,54 @@ def load_sweep(path: str | Path) -> Sweep:
     return sweep
 
 
-def _stem(path: Path, findings: _Findings) -> str:
+def _name(file: SweepFile, path: Path, findings: _Findings) -> str:
+    """The name that the file gives, else its stem, as far as kernels may be called after it."""
     stem = re.sub(r"[^A-Za-z0-9]+", "_", path.name.split(".")[0]).strip("_")
-    if not PLAIN_NAME.fullmatch(stem) or len(stem) > NAME_LENGTH - DIGEST_DIGITS - 1:
-        findings.add((), f"the file's stem {stem!r} cannot begin a kernel's name: give a `name`")
-    return stem
+    name = stem if file.name is None else file.name
+    try:
+        check_name(kernel_name(name))
+    except PydanticCustomError as error:
+        why = f"cannot begin a kernel's name: {error.message()}"
+        if file.name is None:
+            findings.add((), f"the file's stem {stem!r} {why}; give a `name`")
+        else:
+            findings.add(("name",), f"{name!r} {why}")
+    return name
+
+
+def _schedules(file: SweepFile, findings: _Findings) -> None:
+    if "emulator" not in file.model_fields_set:
+        return
+    from kgen.emu.sched import require_schedule  # the emulator takes a while to load
+
+    for index, name in enumerate(file.emulator.schedules):
+        try:
+            require_schedule(name)
+        except EmulatorError as error:
+            findings.add(("emulator", "schedules", index), str(error))
+
+
+def _one_arithmetic(
+    bases: dict[str, LoadedSpec], axes: tuple[Axis, ...], findings: _Findings
+) -> None:
+    """A ranking compares kernels that compute the same: no base and no axis changes types."""
+    why = "kernels of a sweep are ranked against each other; fix: a sweep for each"
+    data = [base.tree.data for base in bases.values()]
+    for index, other in enumerate(data[1:], 1):
+        if field := _differing(data[0], other):
+            findings.add(("base", index), f"{field} is not that of the first base: {why}")
+    for axis in axes if data else ():
+        if axis.path == BASE_AXIS:
+            continue
+        first, *rest = (with_value(data[0], axis.parts, value) for value in axis.values or ({},))
+        if field := next(filter(None, (_differing(first, other) for other in rest)), ""):
+            findings.add(("axes", axis.path), f"changes {field}: {why}", key=True)
+
+
+def _differing(one: Any, other: Any) -> str:
+    """A field in which two specs compute differently; empty if there is none."""
+    a, b = arithmetic(one), arithmetic(other)
+    return next((field for field in a if (a[field] or None) != (b[field] or None)), "")
 
 
 def _bases(file: SweepFile, path: Path, findings: _Findings) -> dict[str, LoadedSpec]:

@@ -26,7 +26,7 @@ from kgen.spec.tree import Position, Tree, dotted
 from kgen.sweep.axes import BASE_AXIS, Constraint, ConstraintError, Path, with_value
 from kgen.sweep.figures import static_figures
 from kgen.sweep.load import Sweep
-from kgen.sweep.model import DIGEST_DIGITS
+from kgen.sweep.model import DIGEST_DIGITS, kernel_name
 
 _NUMBER = re.compile(r"\d[\d.]*")
 _SEED = 1  # of the order in which a budget of points walks the space
@@ -96,7 +96,7 @@ def chosen_points(sweep: Sweep, points: list[Point]) -> list[Point]:
 
 def _point(sweep: Sweep, index: int, values: dict[str, Any]) -> Point:
     base = sweep.bases[values.get(BASE_AXIS, next(iter(sweep.bases)))]
-    data = dict(base.tree.data) | {"name": sweep.name}
+    data = dict(base.tree.data) | {"name": kernel_name(sweep.name)}
     axes = [axis for axis in sweep.axes if axis.path != BASE_AXIS]
     # What may set a `kind` comes first: it decides which fields the others can set.
     for axis in axes:
@@ -127,7 +127,7 @@ def _point(sweep: Sweep, index: int, values: dict[str, Any]) -> Point:
     losses += _unmet(sweep.constraints, spec.model_dump(), figures)
     if losses:
         return Point(index, values, losses=tuple(losses), figures=figures)
-    name = f"{sweep.name}_{_code_digest(budget.spec)}"
+    name = kernel_name(sweep.name, _code_digest(budget.spec))
     loaded = LoadedSpec(
         spec.model_copy(update={"name": name}),
         sweep.label,

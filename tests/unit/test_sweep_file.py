@@ -33,6 +33,7 @@ problems: [[512, 512, 256]]
 def sweep_of(tmp_path: Path) -> Callable[..., Sweep]:
     """A sweep around an f32 kernel with two consumers, from text."""
     (tmp_path / "base.yaml").write_text(changed(F32, V6))
+    (tmp_path / "f16.yaml").write_text(V6)
 
     def load(text: str = HEAD, name: str = "tiny.sweep.yaml") -> Sweep:
         (tmp_path / name).write_text(text)
@@ -121,6 +122,7 @@ def test_several_bases_are_one_more_axis(sweep_of, tmp_path: Path) -> None:
 def test_an_axis_of_another_kind_leaves_one_point(sweep_of, tmp_path: Path) -> None:
     """Schedules of several kinds in one sweep: each has the axes that its kind has."""
     fast = (data_folder("specs") / "hopper" / "fast" / "bf16.yaml").read_text()
+    fast = fast.replace("dtype: bf16", "dtype: f16")
     (tmp_path / "fast.yaml").write_text(fast)
     axes = "schedule.cluster.m: [1, 2]\nschedule.raster.group: [4, 8]"
     sweep = sweep_of(head(axes).replace("base.yaml", "[base.yaml, fast.yaml]"))
@@ -242,6 +244,19 @@ def test_a_thousand_points_are_explained_in_two_seconds(sweep_of) -> None:
         (HEAD.replace("[[512, 512, 256]]", "[[512, 512, 0]]"), "4:12", "k: "),
         (HEAD.replace("[[512, 512, 256]]", "none.csv"), "4:11", "No such file"),
         (HEAD.replace("base.yaml", "nope.yaml"), "1:7", "no such spec"),
+        (HEAD + "emulator: {schedules: [late, foo]}\n", "5:30", "'foo' is none of early"),
+        (head("gemm.d.dtype: [f16, f32]"), "3:3", "changes gemm.d.dtype: kernels of a sweep"),
+        (head("gemm: [{accumulator: f16}, {accumulator: f32}]"), "3:3", "gemm.accumulator"),
+        (head("gemm.block_scale: [null, {dtype: f32, block: 128}]"), "3:3", "gemm.block_scale"),
+        (
+            HEAD.replace("base.yaml", "[base.yaml, f16.yaml]"),
+            "1:19",
+            "gemm.accumulator is not that of the first base",
+        ),
+        *[
+            (HEAD + f"name: {json.dumps(name)}\n", "5:7", "cannot begin a kernel's name")
+            for name in ("", "a b", "../../x", "x\n", "x" * 55, "kFoo", "12")
+        ],
     ],
 )
 def test_a_wrong_file_is_answered_at_its_place(sweep_of, text: str, place: str, words: str) -> None:
@@ -270,6 +285,18 @@ def test_the_stem_must_be_able_to_begin_a_name(sweep_of) -> None:
         sweep_of(HEAD, "12.sweep.yaml")
     assert sweep_of(HEAD + "name: fine\n", "12.sweep.yaml").name == "fine"
     assert sweep_of(HEAD, "h200-llama 70b.sweep.yaml").name == "h200_llama_70b"
+
+
+def test_a_keyword_may_begin_a_name(sweep_of) -> None:
+    """No kernel is called `long`, but `long_` and a digest."""
+    points = points_of(sweep_of(HEAD + "name: long\n"))
+    assert all(p.loaded and p.loaded.spec.name.startswith("long_") for p in points)
+
+
+def test_axes_of_one_arithmetic_are_taken(sweep_of) -> None:
+    axes = "gemm.accumulator: [f32]\ngemm.block_scale: [null]\ngemm.global_scale: [false]"
+    assert sweep_of(head(axes)).size == 1
+    assert sweep_of(HEAD + "emulator: {schedules: [all, starve, 'starve:3']}\n").size == 3
 
 
 @pytest.mark.parametrize(
