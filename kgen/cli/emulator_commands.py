@@ -157,9 +157,13 @@ def verify_emulated(
         if case.wrong:
             lines.append(f"  {case.wrong} elements of D are wrong, the first {case.first_wrong}")
     lines += [f"not reached by any case: {gap}" for gap in judgement.gaps]
+    left_out = emulator.left_out(plan)
+    if left_out:
+        whose = "of the shapes that the spec names"
+        lines.append(f"not run: {left_out} {whose} (the emulator runs derived ones)")
     digest = api.render(plan).digest
     if record is not None:
-        found = emulator_record(plan.name, digest, verdict, cases)
+        found = emulator_record(plan.name, digest, verdict, cases, left_out)
         note(f"recorded in {save_emulator_record(found, record)}")
     data = {
         "kernel": plan.name,
@@ -167,6 +171,7 @@ def verify_emulated(
         "verdict": verdict,
         "note": "emulated, not run on hardware",
         "gaps": judgement.gaps,
+        "named_shapes_left_out": left_out,
         "cases": [
             {
                 "shape": case.shape.label,

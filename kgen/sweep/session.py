@@ -114,9 +114,9 @@ class Session:
         name = self.sweep.name
         for status in self.retry:
             store.forget(status)
-        store.replace_space(
-            name, [_point_row(p) for p in points], [(p.name, *p.size) for p in self.sweep.problems]
-        )
+        known = store.kernels_of(name)
+        rows = [_point_row(point, known) for point in points]
+        store.replace_space(name, rows, [(p.name, *p.size) for p in self.sweep.problems])
         chosen = chosen_points(self.sweep, points)
         self.watch.phase("compile", len(chosen))
         built = build_all(
@@ -274,11 +274,12 @@ def _twins(points: list[Point]) -> dict[int, list[int]]:
     return found
 
 
-def _point_row(point: Point) -> dict[str, Any]:
+def _point_row(point: Point, known: dict[str, str]) -> dict[str, Any]:
+    """A row of `point`. A point that this start may not reach keeps what is known of its kernel."""
     return {
         "number": point.index,
         "axes": json.dumps(point.values, default=str),
-        "kernel": None,
+        "kernel": known.get(point.loaded.spec.name) if point.loaded else None,
         "rules": json.dumps(sorted({loss.rule for loss in point.losses})),
         "reason": "\n".join(loss.reason for loss in point.losses),
     }

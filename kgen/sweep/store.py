@@ -150,6 +150,15 @@ class Store:
                 gone += self._connection.execute(query, (status,)).rowcount
             return gone
 
+    def kernels_of(self, sweep: str) -> dict[str, str]:
+        """Names of the kernels that a sweep's points have, and the digests of their sources."""
+        rows = self.rows(
+            "SELECT name, source_digest FROM point JOIN kernel ON kernel = source_digest"
+            " WHERE sweep = ?",
+            sweep,
+        )
+        return {row["name"]: row["source_digest"] for row in rows}
+
     def replace_space(
         self, sweep: str, points: list[dict[str, Any]], problems: list[tuple[str, int, int, int]]
     ) -> None:

@@ -90,6 +90,12 @@ def shapes_of(plan: KernelPlan) -> tuple[Shape, ...]:
     return tuple(s for s in found if s.m and s.n and not (s.offset_a or s.offset_b or s.offset_d))
 
 
+def left_out(plan: KernelPlan) -> int:
+    """How many shapes that the spec names under `verify` are not among `shapes_of`."""
+    ran = {(s.m, s.n, s.k) for s in shapes_of(plan)}
+    return len(set(plan.budget.spec.verify.shapes) - ran)
+
+
 def launch_of(
     plan: KernelPlan, shape: Shape, seed: int = 0, registers: int | None = None
 ) -> Launch:

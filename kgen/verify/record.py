@@ -22,7 +22,10 @@ Count = Annotated[int, Field(ge=0)]
 
 
 class EmulatorRecord(Record):
-    """One kernel under every schedule. runs: cases times schedules."""
+    """One kernel under every schedule. runs: cases times schedules.
+
+    named_shapes_left_out  shapes under the spec's `verify` that were not run
+    """
 
     schema_version: Literal[1] = SCHEMA
     kernel: str
@@ -34,12 +37,16 @@ class EmulatorRecord(Record):
     right: Count
     runs: Count
     schedules: tuple[str, ...]
+    named_shapes_left_out: Count = 0
 
 
 def emulator_record(
-    kernel: str, source_digest: str, verdict: str, cases: Iterable[EmulatedCase]
+    kernel: str, source_digest: str, verdict: str, cases: Iterable[EmulatedCase], left_out: int = 0
 ) -> EmulatorRecord:
-    """The record of the cases of one kernel; `verdict` is that over all of them."""
+    """The record of the cases of one kernel; `verdict` is that over all of them.
+
+    left_out  shapes that the spec names and no case is of
+    """
     cases = list(cases)
     schedules = dict.fromkeys(s for case in cases for s in case.report.schedules)
     return EmulatorRecord(
@@ -52,6 +59,7 @@ def emulator_record(
         right=sum(case.passed for case in cases),
         runs=sum(len(case.report.schedules) for case in cases),
         schedules=tuple(schedules),
+        named_shapes_left_out=left_out,
     )
 
 

@@ -200,6 +200,30 @@ def test_new_axis_values_run_the_new_points_only(sweep_of, tmp_path: Path) -> No
     assert statuses(tmp_path / "r.sqlite") == {1: "timed", 2: "timed"}
 
 
+def test_a_narrower_start_forgets_no_finished_work(sweep_of, tmp_path: Path) -> None:
+    sweep, results = sweep_of([1, 2, 4]), tmp_path / "r.sqlite"
+    run(sweep, results)
+    before = winners(results)
+    assert len(before) == 2 and {w.stage for w in before} == {"final"}
+    ended = statuses(results)
+    run(sweep.within(1, None), results)
+    assert statuses(results) == ended
+    assert winners(results) == before
+    now = iter([0.0] + [1e9] * 1000)
+    late = Session(sweep.within(None, 1.0), results, on="none", clock=lambda: next(now))
+    assert late.run() == "out of time"
+    assert winners(results) == before
+
+
+def test_work_on_another_base_is_not_that_of_a_point(sweep_of, tmp_path: Path) -> None:
+    sweep, results = sweep_of([1, 2]), tmp_path / "r.sqlite"
+    run(sweep, results)
+    base = sweep.path.with_name("base.yaml")
+    base.write_text(changed({"n: 64": "n: 128"}, base.read_text()))
+    run(load_sweep(sweep.path).within(1, None), results)
+    assert sorted(statuses(results).values()) == ["pending", "timed"]
+
+
 # --- interruption, in a process of its own
 
 
