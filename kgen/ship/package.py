@@ -7,6 +7,7 @@ schedule has: name, target and tile; the operands are the spec's.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 
 from kgen._version import __version__
@@ -142,7 +143,8 @@ def texts(lock: Lock) -> dict[str, str]:
     """File name to text of everything but the lock itself, in order of the names.
 
     Evidence and ratios of a source that the templates no longer render are left out.
-    Raises  KgenError if a spec in the lock is refused or a table is not of its kernels
+    Raises  KgenError if a spec in the lock is refused, a table is not of its kernels, or two
+        names lead to one C symbol
     """
     files: dict[str, str] = {}
     kernels: dict[str, Kernel] = {}
@@ -170,7 +172,25 @@ def texts(lock: Lock) -> dict[str, str]:
         if file in files:
             raise KgenError(f"{file} would be written twice; choose another --name")
         files[file] = fill(template, p=package)
+    _require_own_symbols(lock, files)
     return dict(sorted(files.items()))
+
+
+def _require_own_symbols(lock: Lock, files: dict[str, str]) -> None:
+    """Raises KgenError for a C symbol with two definitions, which no linker takes.
+
+    A header declares all that its source defines but the kernel itself.
+    """
+    owners = {kernel.name: kernel.name for kernel in lock.kernels}
+    for owner in (*owners, lock.name):
+        header = re.sub("//.*", "", files.get(f"{owner}.h", ""))
+        for symbol in sorted(set(re.findall(rf"\b{owner}_\w+(?=[(\[;])", header))):
+            if symbol in owners:
+                raise KgenError(
+                    f"{owners[symbol]} and {owner} both define the C symbol {symbol}\n"
+                    "    fix: another name for one of them"
+                )
+            owners[symbol] = owner
 
 
 def takes_operands_alone(plan: KernelPlan) -> bool:

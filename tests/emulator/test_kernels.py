@@ -5,19 +5,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from variants import VARIANTS, variant
 
 from kgen.api import build, load_spec, lower, render
 from kgen.build.compile import compile_source
+from kgen.cli.emulator_commands import verify_emulated
 from kgen.emu import dump_launch, emulate, load_launch
 from kgen.paths import data_folder
 from kgen.plan import KernelPlan
+from kgen.verify import emulator
 from kgen.verify.emulator import expected, launch_of, shapes_of, verify_in_emulator
 from kgen.verify.problem import tile_of
+from kgen.verify.record import load_emulator_records
 from kgen.verify.shapes import shape
 
 # The emulator knows no tcgen05, so Blackwell and Rubin are not here.
@@ -209,3 +214,20 @@ def test_the_expected_product_is_that_of_the_operands() -> None:
         for j in range(8):
             want[i, j] = sum(a[k, i] * b[k, j] for k in range(5))
     assert np.array_equal(expected(plan, launch).view(np.float16).astype(float), want)
+
+
+def test_shapes_of_the_spec_that_are_not_run_are_counted(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:
+    """The emulator's shapes follow from the tile; a large one of the spec's is for a GPU."""
+    spec = data_folder("specs") / "hopper/v6.yaml"
+    named = load_spec(spec).spec.verify.shapes
+    monkeypatch.setattr(emulator, "shapes_of", lambda plan: shapes_of(plan)[:1])
+    for as_json in (False, True):
+        with contextlib.suppress(typer.Exit):  # one shape reaches too little for a verdict
+            verify_emulated(spec, "late", "private", as_json, record=tmp_path)
+    printed = capsys.readouterr().out
+    assert f"not run: {len(named)} of the shapes that the spec names" in printed
+    assert f'"named_shapes_left_out": {len(named)}' in printed
+    (record,) = load_emulator_records(tmp_path)
+    assert record.named_shapes_left_out == len(named) > 0

@@ -394,6 +394,25 @@ def test_two_kernels_of_one_name_are_refused():
         shipment([spec("wide", F32), spec("Wide", NARROW)])
 
 
+@pytest.mark.parametrize(
+    ("kernels", "symbol"),
+    [
+        (("x1", "x1_launch"), "x1_launch"),
+        (("x1", "x1_status_string"), "x1_status_string"),
+        (("x1", "gemm_find"), "gemm_find"),
+        (("x1", "gemm_kernels"), "gemm_kernels"),
+    ],
+)
+def test_two_definitions_of_one_symbol_are_refused(kernels, symbol):
+    with pytest.raises(KgenError, match=f" and .* both define the C symbol {symbol}\n    fix: "):
+        texts(shipment([spec(name, F32) for name in kernels]))
+
+
+def test_names_that_only_look_alike_are_shipped():
+    kernels = [spec(name, F32) for name in ("x1", "x1_ok", "x1_status", "gemm_kernel", "x1_a")]
+    assert {f"{k.spec.name}.cu" for k in kernels} < texts(shipment(kernels)).keys()
+
+
 def test_a_file_is_not_written_twice():
     lock = shipment([spec("wide", F32)])
     bad = lock.model_copy(update={"name": "wide"})
@@ -614,8 +633,8 @@ def test_a_record_of_the_emulator_is_written_and_read_again(tmp_path):
         return EmulatedCase(shape, report, wrong, "")  # type: ignore[arg-type]
 
     cases = [case("a", ("early", "late")), case("b", ("early", "starve:3"), wrong=1)]
-    record = emulator_record("wide", "0123456789ab", "error", cases)
-    assert (record.right, record.runs) == (1, 4)
+    record = emulator_record("wide", "0123456789ab", "error", cases, left_out=3)
+    assert (record.right, record.runs, record.named_shapes_left_out) == (1, 4, 3)
     assert record.schedules == ("early", "late", "starve:3")
     assert record.shapes == ("a", "b")
     path = save_emulator_record(record, tmp_path / "new")
