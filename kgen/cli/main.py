@@ -93,13 +93,19 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, e
 def _fail(
     text: str, code: int, diagnostics: tuple[Diagnostic, ...] = (), quiet: bool = False
 ) -> None:
-    """Report an error and exit: JSON on standard output where --json asks for it, else text."""
+    """Report an error and exit: JSON on standard output where --json asks for it, else text.
+
+    quiet  standard output takes nothing, as is found out here, too
+    """
     if "--json" in sys.argv and not quiet:
         rows: list[Any] = [asdict(d) for d in diagnostics]
-        print(json.dumps({"error": text, "exit_code": code, "diagnostics": rows}, indent=2))
-    else:
+        found = {"error": text, "exit_code": code, "diagnostics": rows}
         with contextlib.suppress(OSError):
-            note(printable(text, "\n\t"))
+            print(json.dumps(found, indent=2), flush=True)
+            sys.exit(code)
+        _forget_broken_output()
+    with contextlib.suppress(OSError):
+        note(printable(text, "\n\t"))
     sys.exit(code)
 
 

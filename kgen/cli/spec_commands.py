@@ -63,9 +63,9 @@ def render(
 
 
 def check(
-    generated: Annotated[Path, typer.Argument(help="Folder of generated files.")] = Path(
-        "generated"
-    ),
+    generated: Annotated[
+        Path | None, typer.Argument(help="Folder of generated files.", show_default="generated")
+    ] = None,
     specs: Annotated[
         Path | None, typer.Option(help="Folder of specs; default: `specs` beside GENERATED.")
     ] = None,
@@ -82,6 +82,10 @@ def check(
     from kgen import check as drift
     from kgen.errors import KgenError
 
+    if generated is None:
+        generated = Path("generated")
+    elif not generated.is_dir():
+        raise KgenError(f"{generated}: no such folder of generated files")
     if digests or (generated / "kgen.lock").exists():
         check_shipped(generated, digests, as_json)
         return

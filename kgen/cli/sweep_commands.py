@@ -260,6 +260,7 @@ def report(
     from kgen.files import write_whole
     from kgen.report import page
 
+    text = page(path, name)  # which also finds that the path is no file
     target = output or path.with_suffix(".html")
-    write_whole(target, page(path, name).encode())
+    write_whole(target, text.encode())
     say(str(target))

@@ -6,15 +6,16 @@ in the file and are not shown.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from kgen.bench.results import RatioRecord, Timed
 from kgen.errors import KgenError
 from kgen.sweep.figures import static_order
-from kgen.sweep.store import Store
+from kgen.sweep.store import Shape, Store, StoreError
 
 FAILED = ("compile_failed", "ptxas_rejected", "emulator_finding", "wrong", "hung", "crashed")
 RANKED = ("built", "emulated", "screened", "timed")  # statuses of points that may win
@@ -24,6 +25,26 @@ _COPIED = (
     *("status", "reason", "us", "reference_us", "ratio", "low", "high"),
     *("sm_mhz", "power_w", "device", "at"),
 )
+
+
+_SETTINGS: Shape = {
+    "axes": dict,
+    "rank": {"measured": str, "static": list},
+    "toolchain": str,
+    "device": object,
+}
+_FACTS: Shape = {"name": str, "driver": str, "libraries": object}
+R = TypeVar("R", bound=BaseModel)
+
+
+def recorded(model: type[R], value: Any) -> R:
+    """A record inside a JSON column. Raises StoreError for what is none."""
+    try:
+        return model.model_validate(value, strict=False)
+    except ValidationError as error:
+        first = error.errors()[0]
+        what = ".".join(map(str, (model.__name__, *first["loc"])))
+        raise StoreError(f"damaged results file: detail: {what}: {first['msg']}") from error
 
 
 @dataclass(frozen=True)
@@ -53,7 +74,7 @@ class Timing:
     def timed(self) -> Timed | None:
         """The whole record of a final; None of a screen."""
         found = self.detail.get("timed")
-        return Timed.model_validate(found, strict=False) if found else None
+        return recorded(Timed, found) if found else None
 
     @property
     def reference(self) -> str:
@@ -97,7 +118,7 @@ def settings_of(store: Store, sweep: str) -> dict[str, Any]:
         known = ", ".join(sweeps_of(store)) or "none"
         raise KgenError(f"{store.path}: no sweep called {sweep}; in this file: {known}")
     row = dict(rows[0])
-    return row | {"settings": json.loads(row["settings"])}
+    return row | {"settings": store.parsed(rows[0], "settings", _SETTINGS)}
 
 
 def problems_in(store: Store, sweep: str) -> dict[Size, str]:
@@ -108,7 +129,8 @@ def problems_in(store: Store, sweep: str) -> dict[Size, str]:
 
 def devices_in(store: Store) -> dict[str, dict[str, Any]]:
     """Every GPU of a file, by its id."""
-    return {r["id"]: json.loads(r["facts"]) for r in store.rows("SELECT * FROM device")}
+    rows = store.rows("SELECT * FROM device")
+    return {row["id"]: store.parsed(row, "facts", _FACTS) for row in rows}
 
 
 def cells_of(store: Store, sweep: str, stages: tuple[str, ...] = ("screen", "final")) -> list[Cell]:
@@ -133,22 +155,37 @@ def cells_of(store: Store, sweep: str, stages: tuple[str, ...] = ("screen", "fin
     )
     sizes = problems_in(store, sweep)
     return [
-        _cell(row, builds.get(row["kernel"]), runs.get(row["kernel"], []), set(sizes), stages)
+        _cell(
+            store,
+            row,
+            builds.get(row["kernel"]),
+            runs.get(row["kernel"], []),
+            set(sizes),
+            stages,
+        )
         for row in rows
     ]
 
 
-def _cell(row: Any, build: Any, mine: list[Any], sizes: set[Size], stages: tuple[str, ...]) -> Cell:
-    figures = json.loads(row["figures"]) if row["figures"] else {}
+def _cell(
+    store: Store,
+    row: Any,
+    build: Any,
+    mine: list[Any],
+    sizes: set[Size],
+    stages: tuple[str, ...],
+) -> Cell:
+    figures = store.parsed(row, "figures", dict) if row["figures"] else {}
+    rules = tuple(store.parsed(row, "rules", list))
     if build and build["registers"]:
         figures["registers"] = build["registers"]
-    status, reason = _status(row, build, mine)
+    status, reason = ("infeasible", row["reason"]) if rules else _status(build, mine)
     return Cell(
         sweep=row["sweep"],
         number=row["number"],
-        axes=json.loads(row["axes"]),
+        axes=store.parsed(row, "axes", dict),
         status=status,
-        rules=tuple(json.loads(row["rules"])),
+        rules=rules,
         reason=reason,
         kernel=row["name"] or "",
         source_digest=row["kernel"] or "",
@@ -156,14 +193,12 @@ def _cell(row: Any, build: Any, mine: list[Any], sizes: set[Size], stages: tuple
         spec=row["spec"] or "",
         toolchain=build["toolchain"] if build else "",
         figures=figures,
-        timings=_timings(mine, sizes, stages),
+        timings=_timings(store, mine, sizes, stages),
     )
 
 
-def _status(row: Any, build: Any, runs: list[Any]) -> tuple[str, str]:
-    """The worst that happened to a point, or else the furthest it got."""
-    if json.loads(row["rules"]):
-        return "infeasible", row["reason"]
+def _status(build: Any, runs: list[Any]) -> tuple[str, str]:
+    """The worst that happened to a kernel, or else the furthest it got."""
     if build is None:
         return "pending", "not reached: outside the budget of points or time, or never built"
     if build["status"] != "built":
@@ -179,7 +214,9 @@ def _status(row: Any, build: Any, runs: list[Any]) -> tuple[str, str]:
     return "built", ""
 
 
-def _timings(runs: Iterable[Any], sizes: set[Size], stages: tuple[str, ...]) -> dict[Size, Timing]:
+def _timings(
+    store: Store, runs: Iterable[Any], sizes: set[Size], stages: tuple[str, ...]
+) -> dict[Size, Timing]:
     found: dict[Size, Timing] = {}
     for stage in stages:
         for r in runs:
@@ -188,7 +225,7 @@ def _timings(runs: Iterable[Any], sizes: set[Size], stages: tuple[str, ...]) -> 
                 continue
             found[size] = Timing(
                 stage=stage,
-                detail=json.loads(r["detail"]),
+                detail=store.parsed(r, "detail", dict),
                 **{name: r[name] for name in _COPIED},
             )
     return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -16,7 +17,7 @@ from typing import Any, Literal
 
 from kgen.bench.device import operand_layout
 from kgen.bench.protocol import Settings
-from kgen.errors import DeviceError
+from kgen.errors import DeviceError, KgenError
 from kgen.sweep.built import build_all, toolchain_identity
 from kgen.sweep.candidate import Built
 from kgen.sweep.database import exclusive
@@ -60,7 +61,10 @@ class Session:
         """
         points = points_of(self.sweep)
         require_points(self.sweep, survey(self.sweep, points))
-        lock = self.results.with_name(self.results.name + ".lock")
+        if self.results.is_dir():
+            raise KgenError(f"{self.results}: is a folder; results are kept in a file")
+        file = Path(os.path.realpath(self.results))  # one lock, whichever link leads to it
+        lock = file.with_name(file.name + ".lock")
         budget, now = self.sweep.file.budget, self.clock()
         seconds = 60 * budget.minutes if budget.minutes else math.inf
         share = budget.finals_share if self.sweep.file.finals.keep else 0.0

@@ -43,6 +43,18 @@ class Run:
     seconds: float = 0.0
 
 
+# Of a JSON value: its type, or what it must hold at least under each key.
+Shape = type | dict[str, "Shape"]
+
+
+def _fits(value: Any, shape: Shape) -> bool:
+    if isinstance(shape, type):
+        return isinstance(value, shape)
+    return isinstance(value, dict) and all(
+        key in value and _fits(value[key], inner) for key, inner in shape.items()
+    )
+
+
 def now() -> str:
     """The time as the tables hold it."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -87,6 +99,16 @@ class Store:
         """What a SELECT finds."""
         with answered(self.path):
             return self._connection.execute(query, values).fetchall()
+
+    def parsed(self, row: sqlite3.Row, column: str, shape: Shape) -> Any:
+        """What a column with JSON holds. Raises StoreError if it is not of the shape."""
+        try:
+            value = json.loads(row[column])
+        except (TypeError, ValueError, RecursionError) as error:
+            raise StoreError(f"{self.path}: damaged: {column}: not JSON: {error}") from error
+        if not _fits(value, shape):
+            raise StoreError(f"{self.path}: damaged: {column}: not what kgen writes there")
+        return value
 
     @contextmanager
     def together(self) -> Iterator[None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from kgen.sweep.queries import (
     only_sweep,
     problems_in,
     ranked,
+    recorded,
     settings_of,
 )
 from kgen.sweep.store import Store
@@ -102,12 +102,14 @@ def finals_of(path: Path, sweep: str | None = None) -> list[Result]:
             for device in sorted({t.device or "" for t in timings.values()}):
                 mine = [t for t in timings.values() if t.device == device]
                 gates = store.rows(
-                    "SELECT json_extract(detail, '$.verification') FROM run WHERE kernel = ?"
+                    "SELECT json_extract(detail, '$.verification') AS detail FROM run"
+                    " WHERE kernel = ?"
                     " AND stage = 'verify' AND status = 'verified' AND device = ?"
                     " AND toolchain = ? ORDER BY at DESC LIMIT 1",
                     *(cell.source_digest, device, cell.toolchain),
                 )
-                checked = json.loads(gates[0][0] or "[]") if gates else []
+                found_gates = gates and gates[0]["detail"]
+                checked = store.parsed(gates[0], "detail", list) if found_gates else []
                 records = tuple(t.timed for t in mine if t.timed is not None)
                 latest = max(t.at for t in mine)
                 found.append(_result(cell, devices[device], records, checked, latest))
@@ -127,5 +129,5 @@ def _result(
         ),
         measured_on=datetime.datetime.fromisoformat(at).date(),
         timings=timings,
-        verification=tuple(Verified.model_validate(x, strict=False) for x in gates),
+        verification=tuple(recorded(Verified, x) for x in gates),
     )

@@ -126,6 +126,15 @@ def test_a_full_output_is_a_text_and_exits_3(arguments):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_an_error_that_a_full_output_does_not_take_keeps_its_code(tmp_path):
+    (tmp_path / "x.yaml").write_text("name: x\n" + "unknown: 1\n")
+    for arguments in (["explain", tmp_path / "x.yaml", "--json"], ["explain", "none", "--json"]):
+        with open("/dev/full", "w") as full:
+            done = process(*arguments, stdout=full)
+        assert done.returncode == 2
+        assert "x.yaml:2:1" in done.stderr or "none: " in done.stderr
+
+
 def test_an_ascii_output_shows_what_it_can(tmp_path, v6):
     folder = tmp_path / "größe"
     folder.mkdir()

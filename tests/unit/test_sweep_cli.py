@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from sweep_samples import fill
 from kgen.cli import sweep_commands
 from kgen.cli.main import main
 from kgen.errors import KgenError
+from kgen.sweep.database import exclusive
 from kgen.sweep.figures import figure_text
 
 
@@ -76,6 +78,9 @@ def test_a_dry_run_explains_and_writes_nothing(kgen, sweep: Path, tmp_path: Path
         (["--on", "tpu"], "--on: tpu is not one of auto, gpu, emulator, none"),
         (["--retry", "slow"], "--retry: slow is not one of"),
         (["--results", "none/x.sqlite"], "none/x.sqlite"),
+        (["--results", ""], ".: is a folder; results are kept in a file"),
+        (["--results", "."], ".: is a folder; results are kept in a file"),
+        (["--results", "/"], "/: is a folder; results are kept in a file"),
     ],
 )
 def test_wrong_options(kgen, sweep: Path, arguments: list[str], words: str) -> None:
@@ -96,6 +101,16 @@ def test_an_empty_space_is_refused_before_a_file_is_made(kgen, sweep: Path, tmp_
     code, _, err = kgen("sweep", sweep)
     assert code == 2 and "the space is empty: none of 2 points fits" in err
     assert not list(tmp_path.glob("*.sqlite*"))
+
+
+def test_a_link_to_results_in_use_leads_to_the_same_lock(kgen, sweep: Path, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "tiny.sqlite").symlink_to("real/r.sqlite")
+    with exclusive(tmp_path / "real" / "r.sqlite.lock", "in use"):
+        code, _, err = kgen("sweep", sweep, "--on", "none")
+    assert (
+        code == 2 and f"tiny.sqlite is in use by another kgen sweep (process {os.getpid()})" in err
+    )
 
 
 def test_another_files_results_are_not_overwritten(kgen, sweep: Path, tmp_path: Path) -> None:
@@ -159,6 +174,12 @@ def test_the_folder_of_bench_results_still_shows(kgen) -> None:
     folder, specs = ROOT / "benchmarks" / "results", ROOT / "specs"
     plain = kgen("results", folder, "--specs", specs)
     assert plain[0] == 0 and plain == kgen("results", "show", folder, "--specs", specs)
+
+
+@pytest.mark.parametrize("path", ["", ".", "/", "none.sqlite"])
+def test_a_report_of_no_file_is_refused(kgen, path: str) -> None:
+    code, out, err = kgen("report", path)
+    assert (code, out) == (2, "") and "no such results file" in err
 
 
 def test_a_report_is_written_whole(kgen, results: Path, tmp_path: Path) -> None:

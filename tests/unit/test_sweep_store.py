@@ -20,6 +20,7 @@ from sweep_samples import PROBLEMS, TOOLCHAIN, fill
 from kgen.bench.baselines import TUNED
 from kgen.bench.protocol import Settings
 from kgen.errors import KgenError
+from kgen.report import page
 from kgen.spec import parse_spec
 from kgen.sweep import winners
 from kgen.sweep.database import FullError, StoreError, exclusive
@@ -29,6 +30,7 @@ from kgen.sweep.listing import COLUMNS, as_csv, rows_of, table_text
 from kgen.sweep.queries import cells_of, key_parts, ranked, settings_of
 from kgen.sweep.schema import TABLES
 from kgen.sweep.store import Store
+from kgen.sweep.winners import finals_of
 
 
 @pytest.fixture
@@ -68,6 +70,36 @@ def test_a_newer_kgens_file_is_refused_and_left_alone(sample: Path, how) -> None
     with pytest.raises(StoreError, match=r"newer kgen \(tables 99, this one reads 1\).*upgrade"):
         how(sample)
     assert sample.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("UPDATE point SET axes = '{'", "axes: not JSON"),
+        ("UPDATE point SET axes = '[]'", "axes: not what kgen writes there"),
+        ("UPDATE point SET rules = '3'", "rules: not what kgen writes there"),
+        ("UPDATE point SET rules = x'ff00'", "rules: not JSON"),
+        ("UPDATE kernel SET figures = 'fast'", "figures: not JSON"),
+        ("UPDATE run SET detail = '{\"timed\"'", "detail: not JSON"),
+        ('UPDATE run SET detail = \'{"timed": {"m": 1}}\'', "detail: Timed.n: Field required"),
+        ("UPDATE start SET settings = '{}'", "settings: not what kgen writes there"),
+        (
+            "UPDATE start SET settings = json_remove(settings, '$.rank.static')",
+            "settings: not what",
+        ),
+        ("UPDATE device SET facts = json_remove(facts, '$.driver')", "facts: not what"),
+    ],
+)
+def test_damaged_json_is_answered(sample: Path, statement: str, words: str) -> None:
+    _tampered(sample, statement)
+    for question in (finals_of, lambda path: page(path, None), _listed):
+        with pytest.raises(StoreError, match=words):
+            question(sample)
+
+
+def _listed(path: Path) -> str:
+    with Store.read(path) as store:
+        return table_text(store, "sample") + str(rows_of(store, "sample"))
 
 
 @pytest.mark.parametrize("how", [Store.open, Store.read])
