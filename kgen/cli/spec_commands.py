@@ -64,7 +64,7 @@ def render(
 
 def check(
     generated: Annotated[
-        Path | None, typer.Argument(help="Folder of generated files.", show_default="generated")
+        Path | None, typer.Argument(help="Folder of generated files; default: generated.")
     ] = None,
     specs: Annotated[
         Path | None, typer.Option(help="Folder of specs; default: `specs` beside GENERATED.")
