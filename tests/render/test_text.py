@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from variants import variant
@@ -43,6 +44,7 @@ OTHERS = (
     "sync_f16_accumulation",
     "sync_four_panels_swizzle_32",
 )
+ROOT = Path(__file__).resolve().parents[2]
 STANDARD = {"atomic", "cstddef", "cstdint", "stddef.h", "stdint.h"}
 TOOLKIT = {"cuda.h", "cuda_runtime.h"}
 
@@ -322,6 +324,19 @@ def test_no_32_bit_product_of_an_extent_and_a_stride(code):
     assert "tiles(m,kTileM)*tiles(n,kTileN)" in all_products
     assert len(all_products) > 15
     assert narrow_products(code) == []
+
+
+# Of resident kernels: tiles are counted in int, and a cluster's are no more than all; a panel's offset
+# is bytes in shared memory.
+SMALL = {"whole * share.whole_step", "i * 8 * kPanelN * sizeof(*buffer)"}
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "generated/hopper/fast").glob("*.cu")), ids=lambda p: p.stem
+)
+def test_resident_kernels_have_none_either(file, code_only):
+    found = narrow_products(code_only(file.read_text()))
+    assert {x for x in found if not x.startswith("uint4 * ")} <= SMALL  # those declare pointers
 
 
 @pytest.mark.parametrize(
