@@ -326,8 +326,8 @@ def test_no_32_bit_product_of_an_extent_and_a_stride(code):
     assert narrow_products(code) == []
 
 
-# Of resident kernels: tiles are counted in int, and a cluster's are no more than all; the other is an
-# offset in shared memory.
+# Of resident kernels: tiles are counted in int, and a cluster's are no more than all; the other is
+# an offset in shared memory.
 SMALL = {"whole * share.whole_step", "i * 8 * kPanelN * sizeof(*buffer)"}
 
 
