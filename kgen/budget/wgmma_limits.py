@@ -76,6 +76,14 @@ def _register_split(b: Budget, s: WgmmaWs | WgmmaPersistent) -> Iterator[Violati
                 ("schedule", "registers", role),
                 f"{value}; setmaxnreg takes multiples of {r.step} from {r.start} to {r.stop - 1}",
             )
+    producer = b.role("producer")
+    cuts = isinstance(s, WgmmaPersistent) and s.scheduler == "wrap"
+    if cuts and producer.registers > split.producer:
+        yield Violation(
+            ("schedule", "registers", "producer"),
+            f"{split.producer}; a producer of cut tiles needs about {producer.registers}: 24 were "
+            "seen to spill",
+        )
     if split.producer > split.consumer:
         yield Violation(
             ("schedule", "registers", "producer"),

@@ -290,3 +290,22 @@ def test_a_thread_that_loads_and_frees_at_once_needs_more(shape, scheduler):
     fixed = changes | {"release: same": "release: previous"}
     assert role(plan_of(fixed), "consumer").registers == 164
     assert "fix: schedule.release: previous " in text
+
+
+def test_a_thread_that_loads_and_leaves_many_sums_needs_more():
+    """192 sums a thread, of 255 registers; seen to spill. Whole tiles and 128 sums are not."""
+    alone = {**NO_PRODUCER, **cluster(1, 1), "release: same": "release: previous"}
+    alone |= {"consumers: 2": "consumers: 1", "store_buffers: 4": "store_buffers: 1"}
+    wide = alone | {"m: 128, n: 256": "m: 192, n: 128"}
+    text = refusal(wide, BudgetError)
+    assert "    other              64   addresses, loop state, epilogue (as ptxas reports)" in text
+    assert role(plan_of(wide | WHOLE), "consumer").overhead == 36
+    assert role(plan_of(alone | {"m: 128, n: 256": "m: 128, n: 128"}), "consumer").overhead == 36
+
+
+def test_a_producer_of_cut_tiles_has_no_24_registers():
+    split = {
+        "producer: warpgroup": "producer: warpgroup\n  registers: {producer: 24, consumer: 240}"
+    }
+    assert "24; a producer of cut tiles needs about 38" in refusal(split, BudgetError)
+    assert plan_of(split | WHOLE).producer_registers == 24
