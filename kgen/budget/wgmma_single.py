@@ -22,6 +22,8 @@ from kgen.spec.single_role import WgmmaSingle
 # Registers beyond the accumulators, as ptxas 13.5 reports them for this template; an estimate, the
 # ptxas gate has the last word.
 OVERHEAD = 26
+FREE_LOADS = 36  # of a stage; their coordinates stay in registers
+MANY_LOADS_OVERHEAD = 44  # seen to spill with 52 loads and 40 registers
 
 
 def wgmma_single_budget(spec: KernelSpec) -> Budget:
@@ -35,6 +37,8 @@ def wgmma_single_budget(spec: KernelSpec) -> Budget:
     cap = launch_register_cap(arch, threads)
     bits = dtype(spec.gemm.accumulator).bits
     accumulators = consumer_m(s) * s.tile.n * bits // 32 // arch.warpgroup_threads
-    roles = (Role("consumer", threads // 32, 0, cap, accumulators, OVERHEAD),)
+    boxes = input_boxes(spec, swizzle, s.consumers)
+    overhead = OVERHEAD if sum(x.count for x in boxes) <= FREE_LOADS else MANY_LOADS_OVERHEAD
+    roles = (Role("consumer", threads // 32, 0, cap, accumulators, overhead),)
     smem, full = ring_smem(spec, arch, stages_of(spec)), ring_filled_by_thread_0(spec)
-    return ring_budget(spec, arch, roles, smem, (full,), input_boxes(spec, swizzle, s.consumers))
+    return ring_budget(spec, arch, roles, smem, (full,), boxes)

@@ -231,3 +231,26 @@ def test_the_picture_of_a_direct_epilogue():
     assert "consumer 0 --wgmma m64n128k16 x8--> registers, release: previous stage" in text
     assert "| masked stores" in text
     assert "D buffer" not in text
+
+
+def test_many_loads_of_a_stage_take_registers():
+    """52 boxes of 32 bytes: their coordinates stay in registers beside 128 sums. Seen to spill."""
+    spec = {
+        "name": "many",
+        "target": "sm_90a",
+        "gemm": {
+            "a": {"dtype": "bf16", "major": "m"},
+            "b": {"dtype": "bf16", "major": "n"},
+            "d": {"dtype": "bf16"},
+            "accumulator": "f32",
+        },
+        "schedule": {
+            "kind": "wgmma_single",
+            "consumers": 3,
+            "tile": {"m": 768, "n": 64, "k": 48},
+            "swizzle_bytes": 32,
+            "stages": "auto",
+        },
+    }
+    with pytest.raises(BudgetError, match="total             172   of 168 registers"):
+        lower(parse_spec(json.dumps(spec)))
