@@ -36,7 +36,7 @@ CONSUMER_OVERHEAD = 36
 LOADING_OVERHEAD = 42  # of a thread that loads and multiplies, with release: same
 PARTS_OVERHEAD = 64  # of one that loads and cuts tiles of more than 128 sums a thread
 PROMOTING_OVERHEAD = 40  # of a consumer that scales and adds up the sums of blocks
-LOADING_PROMOTING_OVERHEAD = 56  # of one that loads, too
+LOADING_PROMOTING_OVERHEAD = 66  # of one that loads, too; 64 spilled
 SWAPPED_WORDS_OVERHEAD = 56  # of one that stages slabs of 32-bit values transposed
 PRODUCER_REGISTERS = 38
 
