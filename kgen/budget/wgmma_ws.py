@@ -11,6 +11,7 @@ from kgen.budget.register_split import (
     with_registers,
 )
 from kgen.budget.ring import (
+    FREE_LOADS,
     a_stage,
     b_stage,
     input_boxes,
@@ -34,7 +35,6 @@ ONE_STAGE_FREE_K_STEPS = 11
 ONE_STAGE_REGISTERS_PER_K_STEP = 6
 ONE_STAGE_PRODUCER_BASE = 24
 PRODUCER_REGISTERS = 32
-FREE_LOADS = 36  # of a stage; 39 spilled, for their coordinates
 MANY_LOADS_PRODUCER = 40
 
 
