@@ -11,13 +11,15 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture.providers import HypothesisProvider
 
 from kgen.api import build, lower
 from kgen.build.toolchain import lock
@@ -241,9 +243,16 @@ def explore(kind: str, seconds: float, start: int = 0) -> Outcome:
         if wrong:
             outcome.failures.append({"spec": text, "wrong": wrong})
 
-    with contextlib.suppress(_TimeIsUpError):
+    with contextlib.suppress(_TimeIsUpError), _same_draws_in_every_process():
         run()
     return outcome
+
+
+@contextlib.contextmanager
+def _same_draws_in_every_process() -> Iterator[None]:
+    """Hypothesis draws constants of the modules that happen to be loaded; a seed must not."""
+    with patch.object(HypothesisProvider, "_maybe_draw_constant", lambda *_, **__: None):
+        yield
 
 
 def complaint(plan: KernelPlan, shapes: list[Shape], schedule: str) -> str:

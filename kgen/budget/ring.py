@@ -13,10 +13,6 @@ from kgen.spec.hopper import HopperSchedule
 
 MBARRIER_BYTES = 8
 
-# Loads of a stage whose coordinates the thread that issues them need not keep in registers, as seen
-# with ptxas 13.5: with 39 and 52 the kernels of one tile a CTA spilled.
-FREE_LOADS = 36
-
 
 def update(spec: KernelSpec, **fields: object) -> KernelSpec:
     """`spec` with fields of its schedule replaced."""

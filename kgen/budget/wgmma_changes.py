@@ -27,6 +27,8 @@ def wgmma_changes(
     if field == "accumulator" and spec.gemm.accumulator == "f32":
         gemm = spec.gemm.model_copy(update={"accumulator": "f16"})
         yield "gemm.accumulator: f16", spec.model_copy(update={"gemm": gemm})
+    if field == "stages" and s.stages == 1:
+        yield "schedule.stages: 2", change(stages=2)
     if field == "stages" and isinstance(s.stages, int):
         deepest = next((n for n in range(s.stages - 1, 0, -1) if fits(change(stages=n))), None)
         if deepest:

@@ -9,8 +9,13 @@ from kgen.budget.model import Budget
 from kgen.spec import Violation
 from kgen.spec.base import Registers
 from kgen.spec.hopper import WgmmaPersistent, WgmmaSchedule, WgmmaWs
-from kgen.spec.rules.wgmma import consumer_m, mma_n, slabs_of
+from kgen.spec.rules.wgmma import consumer_m, mma_k, mma_n, slabs_of
 from kgen.spec.single_role import WgmmaSingle
+
+# With one stage the descriptors of its wgmmas are loop invariants. Up to so many per consumer, the
+# registers beside the accumulators are those of a deeper ring; beyond, ptxas 13.5 was seen to take
+# anything from none to 84 more, and to spill with 110 free.
+ONE_STAGE_WGMMAS = 8
 
 
 def wgmma_ws_limits(b: Budget) -> Iterator[Violation]:
@@ -19,6 +24,7 @@ def wgmma_ws_limits(b: Budget) -> Iterator[Violation]:
     who = f"{s.consumers} consumer warpgroups and the producer"
     yield from thread_limit(b, ("schedule", "consumers"), who)
     yield from smem_limit(b)
+    yield from _one_stage(b, s)
     yield from _accumulators(b, s)
     yield from _producer(b, s)
     yield from _register_split(b, s)
@@ -31,6 +37,7 @@ def wgmma_persistent_limits(b: Budget) -> Iterator[Violation]:
     who = f"{s.consumers} consumer warpgroups and the producer"
     yield from thread_limit(b, ("schedule", "consumers"), who)
     yield from smem_limit(b)
+    yield from _one_stage(b, s)
     yield from _accumulators(b, s)
     if s.producer == "warpgroup":
         yield from _register_split(b, s)
@@ -42,8 +49,20 @@ def wgmma_single_limits(b: Budget) -> Iterator[Violation]:
     s = b.spec.schedule_as(WgmmaSingle)
     yield from thread_limit(b, ("schedule", "consumers"), f"{s.consumers} warpgroups")
     yield from smem_limit(b)
+    yield from _one_stage(b, s)
     yield from _accumulators(b, s)
     yield from box_limit(b)
+
+
+def _one_stage(b: Budget, s: WgmmaSchedule) -> Iterator[Violation]:
+    slabs, steps = slabs_of(s), s.tile.k // mma_k(b.spec)
+    if s.stages == 1 and slabs * steps > ONE_STAGE_WGMMAS:
+        yield Violation(
+            ("schedule", "stages"),
+            f"one stage with {slabs * steps} wgmmas of a consumer ({slabs} x 64 rows, {steps} K "
+            f"steps): ptxas keeps their descriptors in registers and may spill; at most "
+            f"{ONE_STAGE_WGMMAS} with one stage",
+        )
 
 
 def _accumulators(b: Budget, s: WgmmaSchedule) -> Iterator[Violation]:
@@ -55,13 +74,14 @@ def _accumulators(b: Budget, s: WgmmaSchedule) -> Iterator[Violation]:
 
 def _producer(b: Budget, s: WgmmaWs) -> Iterator[Violation]:
     producer, split = b.role("producer"), s.registers
-    if s.stages == 1 and producer.registers > producer.register_cap:
+    if producer.registers > producer.register_cap:
+        loads = sum(x.count for x in b.boxes if x.operand in ("a", "b"))
         yield Violation(
             ("schedule", "registers", "producer")
             if isinstance(split, Registers)
             else ("schedule", "stages"),
             f"the producer needs about {producer.registers} registers and has "
-            f"{producer.register_cap}: with one stage the addresses of all loads stay in registers",
+            f"{producer.register_cap}: it keeps coordinates of {loads} loads per stage",
         )
 
 

@@ -34,10 +34,11 @@ SHARE_BYTES = 32  # a cluster's share of the K tiles, with scheduler: wrap
 # ptxas gate has the last word on every build.
 CONSUMER_OVERHEAD = 36
 LOADING_OVERHEAD = 42  # of a thread that loads and multiplies, with release: same
+LOADING_ONE_STAGE_OVERHEAD = 58  # of one that has one stage to load into
 PARTS_OVERHEAD = 64  # of one that loads and cuts tiles of more than 128 sums a thread
 PROMOTING_OVERHEAD = 40  # of a consumer that scales and adds up the sums of blocks
 LOADING_PROMOTING_OVERHEAD = 66  # of one that loads, too; 64 spilled
-SWAPPED_WORDS_OVERHEAD = 56  # of one that stages slabs of 32-bit values transposed
+SWAPPED_WORDS_OVERHEAD = 56  # of one that stages 32-bit values transposed
 PRODUCER_REGISTERS = 38
 
 
@@ -130,9 +131,11 @@ def _overhead(spec: KernelSpec) -> int:
         many = slabs_of(s) * slab_accumulators(spec, ARCHS[spec.target]) > 128
         if many and s.scheduler == "wrap" and s.release == "previous":
             return PARTS_OVERHEAD
+        if s.stages == 1:
+            return LOADING_ONE_STAGE_OVERHEAD
         return LOADING_OVERHEAD if s.release == "same" else CONSUMER_OVERHEAD
     words = dtype(spec.gemm.d.dtype).bits == 32
-    if s.swap_operands and words and slabs_of(s) > 1:
+    if s.swap_operands and words:
         return SWAPPED_WORDS_OVERHEAD
     return CONSUMER_OVERHEAD
 

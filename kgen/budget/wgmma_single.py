@@ -5,7 +5,6 @@ from __future__ import annotations
 from kgen.arch import ARCHS, launch_register_cap
 from kgen.budget.model import Budget, Role
 from kgen.budget.ring import (
-    FREE_LOADS,
     input_boxes,
     ring_budget,
     ring_filled_by_thread_0,
@@ -23,6 +22,7 @@ from kgen.spec.single_role import WgmmaSingle
 # Registers beyond the accumulators, as ptxas 13.5 reports them for this template; an estimate, the
 # ptxas gate has the last word.
 OVERHEAD = 26
+FREE_LOADS = 36  # per stage, whose coordinates thread 0 need not keep in registers
 MANY_LOADS_OVERHEAD = 44  # seen to spill with 52 loads and 40 registers
 
 

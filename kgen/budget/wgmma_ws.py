@@ -11,7 +11,6 @@ from kgen.budget.register_split import (
     with_registers,
 )
 from kgen.budget.ring import (
-    FREE_LOADS,
     a_stage,
     b_stage,
     input_boxes,
@@ -24,18 +23,13 @@ from kgen.budget.ring import (
 from kgen.dtypes import dtype
 from kgen.spec import KernelSpec
 from kgen.spec.hopper import TmaTurns, WgmmaWs
-from kgen.spec.rules.wgmma import consumer_m, mma_k, slabs_of, store_box_n
+from kgen.spec.rules.wgmma import consumer_m, slabs_of, store_box_n
 
 # Registers beyond the accumulators, as ptxas 13.5 reports them for these templates: the same for
-# every tile of two stages or more. With one stage the addresses of all loads and the descriptors of
-# all K steps are loop invariants, and ptxas keeps them in registers, the latter from the twelfth
-# step on. Estimates: the ptxas gate has the last word on every build.
+# every tile. Estimates: the ptxas gate has the last word on every build.
 CONSUMER_OVERHEAD = {"f16": 26, "f32": 27}
-ONE_STAGE_FREE_K_STEPS = 11
-ONE_STAGE_REGISTERS_PER_K_STEP = 6
-ONE_STAGE_PRODUCER_BASE = 24
-PRODUCER_REGISTERS = 32
-MANY_LOADS_PRODUCER = 40
+PRODUCER_REGISTERS = 24
+FEW_LOADS = 12  # per stage; beyond, the producer keeps a coordinate for every other load
 
 
 def wgmma_ws_budget(spec: KernelSpec) -> Budget:
@@ -79,7 +73,7 @@ def _roles(spec: KernelSpec, arch: Arch, threads: int) -> tuple[Role, ...]:
     producer_cap, consumer_cap = register_caps(spec, arch, threads)
     consumers = _ws(spec).consumers * arch.warpgroup_threads // 32
     accumulators = slabs_of(_ws(spec)) * slab_accumulators(spec, arch)
-    overhead, producer = _consumer_overhead(spec), _producer_registers(spec)
+    overhead, producer = CONSUMER_OVERHEAD[spec.gemm.accumulator], _producer_registers(spec)
     return (
         Role("consumer", consumers, 0, consumer_cap, accumulators, overhead),
         Role("producer", threads // 32 - consumers, consumers, producer_cap, 0, producer),
@@ -89,17 +83,9 @@ def _roles(spec: KernelSpec, arch: Arch, threads: int) -> tuple[Role, ...]:
 def _producer_registers(spec: KernelSpec) -> int:
     a, b = input_boxes(spec, ring_swizzle(spec, ARCHS[spec.target]), _ws(spec).consumers)
     loads = a.count + b.count
-    if _ws(spec).stages != 1:
-        return PRODUCER_REGISTERS if loads <= FREE_LOADS else MANY_LOADS_PRODUCER
-    return max(PRODUCER_REGISTERS, ONE_STAGE_PRODUCER_BASE + loads)
-
-
-def _consumer_overhead(spec: KernelSpec) -> int:
-    overhead = CONSUMER_OVERHEAD[spec.gemm.accumulator]
-    if _ws(spec).stages == 1:
-        kept = max(0, _ws(spec).tile.k // mma_k(spec) - ONE_STAGE_FREE_K_STEPS)
-        overhead += ONE_STAGE_REGISTERS_PER_K_STEP * kept
-    return overhead
+    if _ws(spec).stages == 1:  # the addresses of all loads are loop invariants
+        return PRODUCER_REGISTERS + loads
+    return PRODUCER_REGISTERS + (loads // 2 if loads > FEW_LOADS else 0)
 
 
 def _barriers(spec: KernelSpec, arch: Arch) -> tuple[Barrier, ...]:

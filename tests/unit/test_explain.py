@@ -36,7 +36,7 @@ shared memory (sm_90a shared memory)
 registers (96 per thread at launch of 544 threads: 96 x 640 of 65536)
   role        warps  accumulators  other  needs about   of
   consumer       16            64     26           90   96
-  producer        1             0     32           32   96
+  producer        1             0     24           24   96
 
 mbarriers
   name      count  arrivals  tx bytes   arrives -> waits

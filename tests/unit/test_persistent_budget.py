@@ -145,7 +145,7 @@ def test_more_rows_than_a_box_has_are_loaded_in_equal_boxes(rows, box, count):
         "m: 128": f"m: {rows}",
         "n: 256, k": "n: 64, k",
         "consumers: 2": "consumers: 1",
-        "stages: 3": "stages: 1",
+        "stages: 3": "stages: 2",
     }
     found = plan_of(tall).budget.box("a")
     assert (found.outer, found.count) == (box, count)
