@@ -2,10 +2,11 @@
 // Interface of blackwell_tf32.cu.
 // D[M,N] f32 = A[M,K] tf32 @ B[N,K].T tf32, f32 accumulation. CTA pair tile 256 x 256 x 32.
 // A[M,K], B[N,K], D[M,N] row-major; D overlaps neither. Leading dimensions in elements.
-// M, N, K from 0 to 2147483135.
+// M, N, K from 0 to 2147483135, at most 2147418111 tiles.
 // a, b: 16-byte aligned; lda, ldb: multiples of 4, below 2^40 bytes.
 // d: aligned to its element. Where d is 16-byte aligned and N and ldd are multiples of 4,
 // TMA stores D; elsewhere the epilogue stores it element by element, which is slower.
+// A and B are f32 in memory; TMA rounds them to tf32 (10 fraction bits) to nearest.
 #ifndef KGEN_blackwell_tf32_H
 #define KGEN_blackwell_tf32_H
 
