@@ -7,8 +7,8 @@
 // d: aligned to its element. Where d is 16-byte aligned and N and ldd are multiples of 8,
 // TMA stores D; elsewhere the epilogue stores it element by element, which is slower.
 // Two elements a byte, the one with the even index along K in the low half.
-// sfa, sfb: a ue4m3 scale for 16 elements of K, as pack_scales lays them out, 16-byte
-// aligned. K is a multiple of 64, so that no padding takes part.
+// sfa, sfb: 16-byte aligned; a ue4m3 scale for 16 elements of K, ordered by pack_scales.
+// K is a multiple of 64, so that no padding takes part.
 // alpha: one factor of D, such as the product of global scales of A and B.
 #ifndef KGEN_blackwell_nvfp4_H
 #define KGEN_blackwell_nvfp4_H

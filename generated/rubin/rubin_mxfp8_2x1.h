@@ -6,8 +6,8 @@
 // a, b: 16-byte aligned; lda, ldb: multiples of 16, below 2^40 bytes.
 // d: aligned to its element. Where d is 16-byte aligned and N and ldd are multiples of 8,
 // TMA stores D; elsewhere the epilogue stores it element by element, which is slower.
-// sfa, sfb: a ue8m0 scale for 32 elements of K, as pack_scales lays them out, 16-byte
-// aligned. K is a multiple of 128, so that no padding takes part.
+// sfa, sfb: 16-byte aligned; a ue8m0 scale for 32 elements of K, ordered by pack_scales.
+// K is a multiple of 128, so that no padding takes part.
 #ifndef KGEN_rubin_mxfp8_2x1_H
 #define KGEN_rubin_mxfp8_2x1_H
 

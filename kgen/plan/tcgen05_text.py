@@ -48,9 +48,9 @@ def interface(
         scale = gemm.block_scale
         assert scale is not None
         rows += [
-            f"sfa, sfb: a {scale.dtype} scale for {scale.block} elements of K, as pack_scales lays "
-            "them out, 16-byte",
-            f"aligned. K is a multiple of {scales[0].whole}, so that no padding takes part.",
+            f"sfa, sfb: 16-byte aligned; a {scale.dtype} scale for {scale.block} elements of K, "
+            "ordered by pack_scales.",
+            f"K is a multiple of {scales[0].whole}, so that no padding takes part.",
         ]
     if gemm.global_scale:
         rows.append("alpha: one factor of D, such as the product of global scales of A and B.")
