@@ -212,8 +212,7 @@ def header_comment(plan: KernelPlan, template_digest: str) -> str:
         *plan.interface,
         "",
         *plan.structure,
-        "shared memory",
-        *(f"  {row}" for row in b.smem.rows()),
+        *(line for x in b.ledgers for line in (x.title, *(f"  {row}" for row in x.rows()))),
         f"registers: {b.launch_cap} per thread at launch of {b.threads} threads",
         *(
             f"  {r.name}: {r.accumulators} accumulators"

@@ -1,11 +1,18 @@
-"""Specs that together use every field of the tcgen05 schedules; each builds in about a second."""
+"""Specs of the tcgen05 schedules: variants that together use every field, and those shipped.
+
+Each builds in about a second.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+from kgen.paths import data_folder
 from kgen.spec import LoadedSpec, parse_spec
+
+FOLDER = data_folder("specs")
+SHIPPED = sorted([*(FOLDER / "blackwell").glob("*.yaml"), *(FOLDER / "rubin").glob("*.yaml")])
 
 NVFP4: dict[str, Any] = {"block_scale": {"dtype": "ue4m3", "block": 16}}
 MX: dict[str, Any] = {"block_scale": {"dtype": "ue8m0", "block": 32}}

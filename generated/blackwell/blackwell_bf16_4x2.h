@@ -2,7 +2,7 @@
 // Interface of blackwell_bf16_4x2.cu.
 // D[M,N] bf16 = A[M,K] bf16 @ B[N,K].T bf16, f32 accumulation. CTA pair tile 256 x 256 x 64.
 // A[M,K], B[N,K], D[M,N] row-major; D overlaps neither. Leading dimensions in elements.
-// M, N, K from 0 to 2147482623.
+// M, N, K from 0 to 2147482623, at most 2147418111 tiles.
 // a, b: 16-byte aligned; lda, ldb: multiples of 8, below 2^40 bytes.
 // d: aligned to its element. Where d is 16-byte aligned and N and ldd are multiples of 8,
 // TMA stores D; elsewhere the epilogue stores it element by element, which is slower.

@@ -2,12 +2,12 @@
 // Interface of blackwell_mxfp8.cu.
 // D[M,N] bf16 = A[M,K] e4m3 @ B[N,K].T e4m3, f32 accumulation. CTA pair tile 256 x 256 x 128.
 // A[M,K], B[N,K], D[M,N] row-major; D overlaps neither. Leading dimensions in elements.
-// M, N, K from 0 to 2147483135.
+// M, N, K from 0 to 2147483135, at most 2147418111 tiles.
 // a, b: 16-byte aligned; lda, ldb: multiples of 16, below 2^40 bytes.
 // d: aligned to its element. Where d is 16-byte aligned and N and ldd are multiples of 8,
 // TMA stores D; elsewhere the epilogue stores it element by element, which is slower.
-// sfa, sfb: a ue8m0 scale for 32 elements of K, as pack_scales lays them out, 16-byte
-// aligned. K is a multiple of 128, so that no padding takes part.
+// sfa, sfb: 16-byte aligned; a ue8m0 scale for 32 elements of K, ordered by pack_scales.
+// K is a multiple of 128, so that no padding takes part.
 #ifndef KGEN_blackwell_mxfp8_H
 #define KGEN_blackwell_mxfp8_H
 

@@ -2,13 +2,13 @@
 // Interface of rubin_nvfp4_7_hints.cu.
 // D[M,N] bf16 = A[M,K] e2m1 @ B[N,K].T e2m1, f32 accumulation. CTA pair tile 512 x 256 x 256.
 // A[M,K], B[N,K], D[M,N] row-major; D overlaps neither. Leading dimensions in elements.
-// M, N, K from 0 to 2147481599.
+// M, N, K from 0 to 2147481599, at most 2147418111 tiles.
 // a, b: 16-byte aligned; lda, ldb: multiples of 32, below 2^40 bytes.
 // d: aligned to its element. Where d is 16-byte aligned and N and ldd are multiples of 8,
 // TMA stores D; elsewhere the epilogue stores it element by element, which is slower.
-// Two elements a byte, that of even K in the low half; K is even.
-// sfa, sfb: a ue4m3 scale for 16 elements of K, as pack_scales lays them out, 16-byte
-// aligned. K is a multiple of 64, so that no padding takes part.
+// Two elements a byte, the one with the even index along K in the low half.
+// sfa, sfb: 16-byte aligned; a ue4m3 scale for 16 elements of K, ordered by pack_scales.
+// K is a multiple of 64, so that no padding takes part.
 // alpha: one factor of D, such as the product of global scales of A and B.
 #ifndef KGEN_rubin_nvfp4_7_hints_H
 #define KGEN_rubin_nvfp4_7_hints_H

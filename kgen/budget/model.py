@@ -78,6 +78,11 @@ class Budget:
     stage_bytes: int
     operand_bytes_per_flop: float
 
+    @property
+    def ledgers(self) -> tuple[Ledger, ...]:
+        """Every memory that the kernel is budgeted in."""
+        return (self.smem,)
+
     def role(self, name: str) -> Role:
         """The role called `name`."""
         return next(role for role in self.roles if role.name == name)

@@ -37,6 +37,11 @@ class Tcgen05Budget(Budget):
     shape: Geometry
     oversized: bool  # needs the oversized shared-memory mode
 
+    @property
+    def ledgers(self) -> tuple[Ledger, ...]:
+        """Shared memory, and the columns of tensor memory."""
+        return self.smem, self.tmem.ledger()
+
 
 def tcgen05_budget(spec: KernelSpec) -> Tcgen05Budget:
     """The budget of `spec` with every `auto` resolved, whether it fits or not."""

@@ -111,12 +111,13 @@ def _scale_notes(scales: tuple[ScaleArray, ...], bits: int) -> Iterator[str]:
 _FP8_NOTE = (
     "Fast accumulation: a running sum keeps {bits} significant bits, and bits below are cut off."
 )
+TF32_NOTE = "A and B are f32 in memory; TMA rounds them to tf32 (10 fraction bits) to nearest."
 _NOTES = {
     "f16 sums": (
         "f16 accumulation: partial sums overflow at 65504 and lose increments below 1 from 2048 on."
     ),
     "s32 sums": "s32 accumulation is exact; sums beyond 32 bits wrap.",
-    "tf32": "A and B are f32 in memory; TMA rounds them to tf32 (10 fraction bits) to nearest.",
+    "tf32": TF32_NOTE,
     "e4m3": _FP8_NOTE,
     "e5m2": _FP8_NOTE,
 }

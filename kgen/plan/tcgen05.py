@@ -30,6 +30,7 @@ def lower_tcgen05(loaded: LoadedSpec, budget: Budget) -> Tcgen05Plan:
     # Row and column indices up to one cluster past the end must fit in 32 bits.
     reach = max(g.tile_m * g.b_shares, g.tile_n * g.cluster_n)
     extent_limit = 2**31 - 1 - 2 * reach
+    max_tiles = arch.grid_x // g.ctas if takes_over else 2**31 - 1 - LARGEST_GRID
     pack = {"f16": "pack_f16x2", "bf16": "pack_bf16x2", "f32": None}[spec.gemm.d.dtype]
     columns = range(g.box_n)
     return Tcgen05Plan(
@@ -43,7 +44,7 @@ def lower_tcgen05(loaded: LoadedSpec, budget: Budget) -> Tcgen05Plan:
         compute_capability=arch.compute_capability,
         minimum_cuda=max(arch.minimum_cuda, arch.oversized_minimum_cuda),
         problem=problem(b),
-        interface=interface(b, maps, scales, extent_limit),
+        interface=interface(b, maps, scales, extent_limit, max_tiles),
         structure=structure(b),
         budget=b,
         constants=constants(b),
@@ -54,7 +55,7 @@ def lower_tcgen05(loaded: LoadedSpec, budget: Budget) -> Tcgen05Plan:
         maps=maps,
         statuses=statuses(maps[:2], maps[2].dtype, extent_limit, scales),
         extent_limit=extent_limit,
-        max_tiles=arch.grid_x // g.ctas if takes_over else 2**31 - 1 - LARGEST_GRID,
+        max_tiles=max_tiles,
         max_stride=arch.tma_stride_limit,
         threads=b.threads,
         smem_bytes=b.smem.total,
@@ -145,8 +146,9 @@ def _storage(b: Tcgen05Budget) -> tuple[Field, ...]:
         Field("uint8_t", "d", ("kStoreBuffers", "kStoreBytes"), "staged for TMA"),
     ]
     if b.shape.words:
+        sfa_note = "scales of A, in the ring of B" if split else "scales of A"
         rows += [
-            Field("uint8_t", "sfa", (other, "kBytesSfa"), "scales of A, with B's stage"),
+            Field("uint8_t", "sfa", (other, "kBytesSfa"), sfa_note),
             Field("uint8_t", "sfb", (other, "kBytesSfb"), "scales of B"),
         ]
     if schedule_of(b.spec).scheduler == "clc":

@@ -45,8 +45,8 @@ def issues(b: Tcgen05Budget) -> tuple[Issue, ...]:
                     a=_a_offset(b, m, step) // UNIT,
                     b=_b_offset(b, n, step) // UNIT,
                     idesc_bits=_scale_bits(b, step),
-                    sfa=_scale_column(b, "A scales", m, 1, step),
-                    sfb=_scale_column(b, "B scales", n, g.form.request.n // TILE_ROWS, step),
+                    sfa=_scale_column(b, m, 1, step),
+                    sfb=_scale_column(b, n, g.form.request.n // TILE_ROWS, step),
                     starts=step == 0,
                     waits_for=accumulator if step == 0 and accumulator else None,
                 )
@@ -84,16 +84,17 @@ def _scale_bits(b: Tcgen05Budget, step: int) -> str:
     return f"0x{scale_id_bits(first, first):08x}" if first else ""
 
 
-def _scale_column(b: Tcgen05Budget, name: str, tile: int, blocks: int, step: int) -> int:
-    """First column of the scales of one MMA. blocks: of 128 rows that one MMA needs.
+def _scale_column(b: Tcgen05Budget, tile: int, blocks: int, step: int) -> int:
+    """Where the scales of one MMA begin, in columns from its operand's first.
 
+    blocks  of 128 rows that one MMA needs
     A word of all row blocks comes before the next word; MMAs lie behind each other.
     """
     g = b.shape
     if not g.words:
         return 0
     word = step * g.form.scales // TILE_SCALES
-    return b.tmem.first(name) + TILE_SCALES * blocks * (tile * g.words + word)
+    return TILE_SCALES * blocks * (tile * g.words + word)
 
 
 def copies(b: Tcgen05Budget) -> tuple[ScaleCopy, ...]:
@@ -106,15 +107,14 @@ def copies(b: Tcgen05Budget) -> tuple[ScaleCopy, ...]:
     if not g.words:
         return ()
     rows = []
-    for operand, name, count, blocks in (
-        ("sfa", "A scales", g.sfa_blocks, 1),
-        ("sfb", "B scales", g.sfb_blocks, g.form.request.n // TILE_ROWS),
+    for operand, count, blocks in (
+        ("sfa", g.sfa_blocks, 1),
+        ("sfb", g.sfb_blocks, g.form.request.n // TILE_ROWS),
     ):
-        first = b.tmem.first(name)
         for block in range(count):
             tile, within = divmod(block, blocks)
             for word in range(g.words):
-                column = first + TILE_SCALES * (blocks * (tile * g.words + word) + within)
+                column = TILE_SCALES * (blocks * (tile * g.words + word) + within)
                 offset = (block * g.words + word) * TILE_BYTES // UNIT
                 rows.append(ScaleCopy(operand, column, offset))
     return tuple(rows)

@@ -39,7 +39,7 @@ class ScaleCopy:
     """One block of scales from shared to tensor memory."""
 
     operand: str  # sfa or sfb
-    column: int  # from the first column of the allocation
+    column: int  # from the operand's first column of scales
     offset: int  # into the descriptor, units of 16 bytes
 
 
@@ -52,7 +52,7 @@ class Issue:
     a: int
     b: int
     idesc_bits: str  # what selects its scales within a word; empty for none
-    sfa: int  # columns, from the first of the allocation
+    sfa: int  # columns, from the operand's first
     sfb: int
     starts: bool  # first along K: it overwrites the accumulator in the first stage
     waits_for: int | None  # accumulator that it is the first to write, if not the tile's first one
@@ -95,6 +95,11 @@ class Tcgen05Plan(KernelPlan):
     def form(self, operand: str) -> LoadForm:
         """The form of one operand's loads."""
         return next(f for f in self.forms if f.operand == operand)
+
+    @property
+    def shares_words(self) -> bool:
+        """Several MMAs find their scales in one word."""
+        return any(x.idesc_bits for x in self.issues)
 
     @property
     def hinted(self) -> tuple[LoadForm, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kgen.budget.tcgen05 import Tcgen05Budget, ring_depths
 from kgen.budget.tcgen05_barriers import ANSWER_BYTES, TILE_SLOTS
+from kgen.plan.common import TF32_NOTE
 from kgen.plan.launch import ScaleMap
 from kgen.plan.model import Constant, TensorMap
 from kgen.spec.blackwell import Tcgen05WsSplit
@@ -25,6 +26,7 @@ def interface(
     maps: tuple[TensorMap, ...],
     scales: tuple[ScaleMap, ...],
     extent_limit: int,
+    max_tiles: int,
 ) -> tuple[str, ...]:
     """What a caller must know; the header comment and the .h carry it."""
     gemm = b.spec.gemm
@@ -32,21 +34,23 @@ def interface(
     other = "B[N,K]" if gemm.b.major == "k" else "B as [K,N]"
     rows = [
         f"{a}, {other}, D[M,N] row-major; D overlaps neither. Leading dimensions in elements.",
-        f"M, N, K from 0 to {extent_limit}.",
+        f"M, N, K from 0 to {extent_limit}, at most {max_tiles} tiles.",
         f"a, b: 16-byte aligned; lda, ldb: multiples of {maps[0].multiple}, below 2^40 bytes.",
         "d: aligned to its element. Where d is 16-byte aligned and N and ldd are multiples of "
         f"{maps[2].multiple},",
         "TMA stores D; elsewhere the epilogue stores it element by element, which is slower.",
     ]
     if maps[0].dtype.bits == 4:
-        rows.append("Two elements a byte, that of even K in the low half; K is even.")
+        rows.append("Two elements a byte, the one with the even index along K in the low half.")
+    if gemm.a.dtype == "tf32":
+        rows.append(TF32_NOTE)
     if scales:
         scale = gemm.block_scale
         assert scale is not None
         rows += [
-            f"sfa, sfb: a {scale.dtype} scale for {scale.block} elements of K, as pack_scales lays "
-            "them out, 16-byte",
-            f"aligned. K is a multiple of {scales[0].whole}, so that no padding takes part.",
+            f"sfa, sfb: 16-byte aligned; a {scale.dtype} scale for {scale.block} elements of K, "
+            "ordered by pack_scales.",
+            f"K is a multiple of {scales[0].whole}, so that no padding takes part.",
         ]
     if gemm.global_scale:
         rows.append("alpha: one factor of D, such as the product of global scales of A and B.")
@@ -97,6 +101,7 @@ def constants(b: Tcgen05Budget) -> tuple[Constant, ...]:
         Constant("kAccumulators", g.m_tiles * g.n_tiles, "of one tile, one for each MMA"),
         Constant("kAccColumns", g.accumulator_columns, "of tensor memory, for one tile"),
         Constant("kMmaN", g.form.request.n, "columns of one MMA"),
+        *_scale_columns(b),
         Constant("kTmemColumns", b.tmem.allocated, f"{b.tmem.used} used"),
         Constant("kStoreBoxN", g.box_n, f"columns of one TMA store: {ROW_BYTES} bytes"),
         Constant("kStoreBuffers", s.epilogue.store_buffers, "staging buffers of D"),
@@ -113,6 +118,15 @@ def constants(b: Tcgen05Budget) -> tuple[Constant, ...]:
     if g.m_tiles == 2:
         rows.append(Constant("kRowBoxes", g.tile_n // g.box_n, "TMA stores of one MMA's rows"))
     return tuple(rows)
+
+
+def _scale_columns(b: Tcgen05Budget) -> list[Constant]:
+    if not b.shape.words:
+        return []
+    return [
+        Constant("kColumnSfa", b.tmem.first("A scales"), "first column of the scales of A"),
+        Constant("kColumnSfb", b.tmem.first("B scales"), "first column of the scales of B"),
+    ]
 
 
 def _slots(b: Tcgen05Budget) -> list[Constant]:

@@ -57,7 +57,7 @@ def _what(tree: Tree, error: ErrorDetails, path: FieldPath, model: type[BaseMode
     if kind == "missing":
         return "missing"
     if kind == "union_tag_not_found":
-        return f"missing; one of {_listed(kinds_at(path[:-1], tree.data))}"
+        return f"missing; one of {listed(kinds_at(path[:-1], tree.data))}"
     if kind == "union_tag_invalid":
         return _not_one_of(value["kind"], kinds_at(path[:-1], tree.data))
     if kind == "literal_error":
@@ -71,13 +71,14 @@ def _what(tree: Tree, error: ErrorDetails, path: FieldPath, model: type[BaseMode
     return text
 
 
-def _listed(words: Sequence[str]) -> str:
+def listed(words: Sequence[str]) -> str:
+    """Alternatives as a person lists them: a, b or c."""
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _not_one_of(value: Any, legal: Sequence[str]) -> str:
     near = difflib.get_close_matches(str(value), legal, n=1)
-    text = f"{_shown(value)} is not {'one of ' if len(legal) > 1 else ''}{_listed(legal)}"
+    text = f"{_shown(value)} is not {'one of ' if len(legal) > 1 else ''}{listed(legal)}"
     return f"{text}; the nearest is {near[0]}" if near else text
 
 

@@ -109,11 +109,13 @@ def _findings(arch: Arch, kind: Kind, r: MmaRequest) -> Iterator[Finding]:
 
 
 def _types(arch: Arch, kind: Kind, r: MmaRequest) -> Iterator[Finding]:
-    for operand, name in (("a", r.a), ("b", r.b)):
+    equal = kind.equal_operands and r.a in kind.codes
+    if equal and r.a != r.b:
+        yield Finding("b", f"A is {r.a}, B is {r.b}; kind {kind.name} takes equal types")
+    for operand, name in (("a", r.a),) if equal else (("a", r.a), ("b", r.b)):
         if name not in kind.codes:
-            yield Finding(operand, f"{name} is no operand of {kind.name}: {', '.join(kind.codes)}")
-    if kind.equal_operands and r.a != r.b:
-        yield Finding("b", f"A is {r.a}, B is {r.b}; {kind.name} takes equal types")
+            taken = " and ".join(kind.codes)
+            yield Finding(operand, f"{name} is no operand of kind {kind.name}, which takes {taken}")
     narrow = kind.name == "f16" and r.a != "f16"
     if r.accumulator not in kind.accumulators or (narrow and r.accumulator == "f16"):
         yield Finding("accumulator", f"{kind.name} of {r.a} does not accumulate in {r.accumulator}")

@@ -9,20 +9,17 @@ from __future__ import annotations
 import re
 
 import pytest
-from blackwell import VARIANTS, variant
+from blackwell import SHIPPED, VARIANTS, variant
 
 from kgen.api import build, load_spec, lower
 from kgen.build.compile import disassemble
-from kgen.paths import data_folder
 from kgen.plan import KernelPlan
 from kgen.plan.tcgen05_model import Tcgen05Plan
 from kgen.spec.blackwell import Tcgen05WsSplit
 from kgen.spec.rules.tcgen05 import schedule_of
 
-FOLDER = data_folder("specs")
-SPECS = sorted([*(FOLDER / "blackwell").glob("*.yaml"), *(FOLDER / "rubin").glob("*.yaml")])
 PLANS: dict[str, KernelPlan] = {name: lower(variant(name)) for name in VARIANTS} | {
-    f"{spec.parent.name}/{spec.stem}": lower(load_spec(spec)) for spec in SPECS
+    f"{spec.parent.name}/{spec.stem}": lower(load_spec(spec)) for spec in SHIPPED
 }
 
 

@@ -13,18 +13,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from blackwell import SHIPPED
 
 from kgen.blockscale import pack_scales
 from kgen.build.compile import build_shared_library
-from kgen.paths import data_folder
 from kgen.plan import KernelPlan, lower
 from kgen.render import render
 from kgen.run import Arguments, SharedLibrary, status_of
 from kgen.scales import ScaleLayout
 from kgen.spec import load_spec
 
-FOLDER = data_folder("specs")
-SPECS = sorted([*(FOLDER / "blackwell").glob("*.yaml"), *(FOLDER / "rubin").glob("*.yaml")])
 GOOD = Arguments(0x10000, 0x20000, 0x30000, 256, 256, 256, 256, 256, 256, 0, 0x40000, 0x50000)
 LIMIT = 2**31 - 1
 COMMON = [
@@ -55,7 +53,7 @@ class Launcher:
 @pytest.fixture(scope="module")
 def launchers() -> dict[Path, Launcher]:
     """Every library; module scope comes before a test sets its own cache."""
-    return {spec: _build(spec) for spec in SPECS}
+    return {spec: _build(spec) for spec in SHIPPED}
 
 
 def _build(spec: Path) -> Launcher:
@@ -66,7 +64,7 @@ def _build(spec: Path) -> Launcher:
     return Launcher(plan, library, path)
 
 
-@pytest.fixture(params=SPECS, ids=lambda p: f"{p.parent.name}-{p.stem}")
+@pytest.fixture(params=SHIPPED, ids=lambda p: f"{p.parent.name}-{p.stem}")
 def launcher(request, launchers) -> Launcher:
     return launchers[request.param]
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from blackwell import VARIANTS, variant
+from blackwell import SHIPPED, VARIANTS, variant
 
 from kgen.api import build, load_spec, lower
 from kgen.errors import DeviceError
-from kgen.paths import data_folder
 from kgen.run import Kernel
 from kgen.run.launch import require_device
 from kgen.spec import LoadedSpec
@@ -15,8 +14,6 @@ from kgen.verify.device import shapes_of, verify_on_gpu
 
 pytestmark = pytest.mark.gpu
 
-FOLDER = data_folder("specs")
-SHIPPED = sorted([*(FOLDER / "blackwell").glob("*.yaml"), *(FOLDER / "rubin").glob("*.yaml")])
 SPECS = {name: lambda name=name: variant(name) for name in VARIANTS} | {
     path.stem: lambda path=path: load_spec(path) for path in SHIPPED
 }

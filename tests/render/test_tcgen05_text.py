@@ -189,10 +189,13 @@ def test_scales_are_where_the_mmas_look_for_them(plan):
     if not g.words:
         assert not plan.copies
         return
+    origin = {"sfa": plan.constant("kColumnSfa"), "sfb": plan.constant("kColumnSfb")}
+    assert g.accumulator_columns * plan.constant("kAccBuffers") <= min(origin.values())
     holds: dict[int, tuple[str, int, int]] = {}
     for c in plan.copies:
         block, word = divmod(c.offset // 32, g.words)
-        for column in range(c.column, c.column + 4):
+        first = origin[c.operand] + c.column
+        for column in range(first, first + 4):
             assert column not in holds, "two blocks of scales in one column"
             holds[column] = (c.operand, block, word)
     assert len(holds) == 4 * g.words * (g.sfa_blocks + g.sfb_blocks)
@@ -205,9 +208,9 @@ def test_scales_are_where_the_mmas_look_for_them(plan):
         for scale in range(first, first + g.form.scales):
             word = scale // 4
             ahead = word - first // 4
-            assert holds[x.sfa + 4 * ahead] == ("sfa", m, word)
+            assert holds[origin["sfa"] + x.sfa + 4 * ahead] == ("sfa", m, word)
             for block in range(n_blocks):
-                column = x.sfb + 4 * (ahead * n_blocks + block)
+                column = origin["sfb"] + x.sfb + 4 * (ahead * n_blocks + block)
                 assert holds[column] == ("sfb", n * n_blocks + block, word)
         wanted = first % 4
         assert int(x.idesc_bits or "0", 16) == wanted << 29 | wanted << 4

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from blackwell import VARIANTS, variant
+from blackwell import FOLDER, SHIPPED, VARIANTS, variant
 
 from kgen import explain
 from kgen.errors import DeviceError
-from kgen.paths import data_folder
 from kgen.plan import lower
 from kgen.spec import load_spec
 from kgen.verify.emulator import require_covered
 
 DIGEST = "0" * 12
-RUBIN = data_folder("specs") / "rubin"
+RUBIN = FOLDER / "rubin"
+SPECS = {name: lambda name=name: variant(name) for name in VARIANTS} | {
+    f"{path.parent.name}/{path.stem}": lambda path=path: load_spec(path) for path in SHIPPED
+}
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_every_variant_fits_100_columns_and_draws_its_columns(name):
-    plan = lower(variant(name))
+@pytest.mark.parametrize("name", SPECS)
+def test_every_spec_fits_100_columns_and_draws_its_columns(name):
+    plan = lower(SPECS[name]())
     lines = explain.text(plan, DIGEST).splitlines()
     assert max(map(len, lines)) <= 100
     drawing = [x for x in lines if x.strip().startswith(("0 |", "256 |", "512 |"))]
@@ -54,8 +56,7 @@ def test_rubin_nvfp4_2x1_in_full():
 
 def test_cluster_launch_control_in_full():
     """The grid, who asks, and the sum of an answer's readers."""
-    blackwell = data_folder("specs") / "blackwell"
-    text = explain.text(lower(load_spec(blackwell / "bf16_pair_clc.yaml")), DIGEST)
+    text = explain.text(lower(load_spec(FOLDER / "blackwell/bf16_pair_clc.yaml")), DIGEST)
     for line in (
         "7 warps: 4 epilogue, 1 producer, 1 MMA, 1 scheduler. Clusters of 2 x 1 CTAs (M x N).",
         "One cluster for each tile, in groups of 8 tile columns; it takes others', two ahead;",

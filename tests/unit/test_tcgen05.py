@@ -6,12 +6,16 @@ same shapes (CuTe DSL 4.8.1, compiled without a device).
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
 
 from kgen.arch import ARCHS, SM_90A, SM_100A, SM_103A, SM_107A
+from kgen.dtypes import dtype
 from kgen.nearest import nearest_multiples
+from kgen.scales import TILE_SCALES
+from kgen.spec.rules.tcgen05 import ROW_BYTES
 from kgen.tcgen05 import IllegalMma, MmaRequest, k_major, kind_of, mma_form, mn_major, scale_block
 from kgen.tcgen05.forms import scale_id_bits
 from kgen.tcgen05.kinds import KINDS, UE4M3_16, UE5M3_16, UE8M0_16, UE8M0_32
@@ -156,11 +160,16 @@ def test_mnemonics(request_, mnemonic):
             "must be a multiple of 16 up to 256",
         ),
         (SM_100A, replace(BF16, cta_group=3), "cta_group", "3; an MMA runs on 1 CTA"),
-        (SM_100A, replace(BF16, b="f16"), "b", "A is bf16, B is f16; f16 takes equal types"),
+        (SM_100A, replace(BF16, b="f16"), "b", "A is bf16, B is f16; kind f16 takes equal types"),
         (SM_100A, replace(BF16, accumulator="f16"), "accumulator", "f16 of bf16 does not"),
-        (SM_100A, replace(BF16, a="e2m1"), "a", "e2m1 is no operand of f16: f16, bf16"),
-        (SM_100A, replace(FP8, k_bytes=32, a="e2m1"), "a", "e2m1 is no operand of f8f6f4"),
-        (SM_107A, replace(MXFP8, b="e2m1"), "b", "e2m1 is no operand of mxf8f6f4"),
+        (
+            SM_100A,
+            replace(BF16, a="e2m1"),
+            "a",
+            "e2m1 is no operand of kind f16, which takes f16 and bf16",
+        ),
+        (SM_100A, replace(FP8, k_bytes=32, a="e2m1"), "a", "e2m1 is no operand of kind f8f6f4"),
+        (SM_107A, replace(MXFP8, b="e2m1"), "b", "e2m1 is no operand of kind mxf8f6f4"),
         (SM_107A, replace(NVFP4, a_major="m"), "a_major", "mxf4nvf4 operands must be K-major"),
         (SM_107A, replace(MXFP4, b_major="n"), "b_major", "mxf4 operands must be K-major"),
         (SM_107A, replace(MXFP8, scale=None), "scale", "needs a scale of ue8m0 per 32"),
@@ -314,3 +323,10 @@ def test_a_descriptor_reaches_all_of_shared_memory(arch):
 def test_the_nearest_legal_values(value, step, largest, words):
     """On either side, never none and never beyond the largest."""
     assert nearest_multiples(value, step, largest) == words
+
+
+def test_a_row_of_every_scaled_type_holds_whole_groups_of_scales():
+    """So a stage, which is cut in rows of 128 bytes, never ends inside four scales."""
+    for kind in KINDS.values():
+        for name, scale in itertools.product(kind.codes, kind.scales):
+            assert dtype(name).elements_in(ROW_BYTES) % (TILE_SCALES * scale.block) == 0

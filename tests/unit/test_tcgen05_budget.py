@@ -244,6 +244,25 @@ def test_columns_that_do_not_fit_have_a_row_each_and_a_fix():
     assert "fix: schedule.tmem.exclusive: auto" in text
 
 
+@pytest.mark.parametrize(
+    ("name", "changes", "blamed", "fix"),
+    [
+        ("mxfp4_pair_4x1", {"tile": (512, 256, 256), "mma": (256, 256)}, "tile.m", "tile.m: 256"),
+        ("mxfp4_pair_4x1", {"tile": (256, 512, 256), "mma": (256, 256)}, "tile.n", "tile.n: 256"),
+        ("tf32_cluster_2x2", {"tile": (128, 128, 1024)}, "stages", "tile.k: 32"),
+    ],
+)
+def test_what_is_blamed_is_the_field_that_is_too_large(name, changes, blamed, fix):
+    changed = {"tile": dict(zip("mnk", changes["tile"], strict=True))}
+    if "mma" in changes:
+        m, n = changes["mma"]
+        changed["mma"] = {"m": m, "n": n, "cta_group": m // 128}
+    text = refusal(name, BudgetError, **changed, tmem={"buffers": 1})
+    assert f": schedule.{blamed}: " in text.split("\n")[0]
+    assert f"fix: schedule.{fix} " in text
+    assert "collector" not in text, "none is in use"
+
+
 # --- rules ----------------------------------------------------------------------------------------
 
 
@@ -324,7 +343,16 @@ def test_a_k_whose_scales_are_padded_is_refused_before_anything_is_built():
             "s8; the tcgen05 schedules take",
         ),
         ('"d": {\n   "dtype": "bf16"', '"d": {\n   "dtype": "s32"', "s32; f32 sums are stored as"),
-        ('"a": {\n   "dtype": "bf16"', '"a": {\n   "dtype": "e2m1"', "e2m1 takes block scales of"),
+        (
+            '"a": {\n   "dtype": "bf16"',
+            '"a": {\n   "dtype": "e2m1"',
+            "e2m1 takes block scales of ue8m0 per 32, ue4m3 per 16 or ue8m0 per 16",
+        ),
+        (
+            '"accumulator"',
+            '"block_scale": {"dtype": "ue8m0", "block": 32},\n "accumulator"',
+            "bf16 takes no block scales",
+        ),
     ],
 )
 def test_targets_and_types_are_refused_with_what_would_do(old, new, what):

@@ -9,7 +9,7 @@ from kgen.dtypes import dtype
 from kgen.nearest import nearest_multiples
 from kgen.scales import TILE_SCALES
 from kgen.spec.blackwell import Tcgen05Schedule, Tcgen05WsSplit
-from kgen.spec.locate import Violation
+from kgen.spec.locate import Violation, listed
 from kgen.spec.model import KernelSpec
 from kgen.tcgen05 import BlockScale, Finding, IllegalMma, MmaForm, MmaRequest, kind_of, mma_form
 from kgen.tcgen05.forms import LARGEST_N
@@ -67,11 +67,13 @@ def form_of(spec: KernelSpec) -> MmaForm:
 def _scales_of(operand: str) -> str:
     """What scales an operand type takes, for a spec that gives others or none."""
     kinds = [k for k in KINDS.values() if operand in k.codes]
+    if not any(k.is_scaled for k in kinds):
+        return f"{operand} takes no block scales"
     # ue5m3 is known to the table and to no compiler but one; specs cannot ask for it.
     taken = [f"{x.dtype} per {x.block}" for k in kinds for x in k.scales if x.dtype != "ue5m3"]
     if any(not k.is_scaled for k in kinds):
         taken.append("none")
-    return f"{operand} takes block scales of {' or '.join(taken)}"
+    return f"{operand} takes block scales of {listed(taken)}"
 
 
 def block_scale(spec: KernelSpec) -> BlockScale | None:
@@ -148,13 +150,7 @@ def _tile(spec: KernelSpec, s: Tcgen05Schedule, form: MmaForm) -> Iterator[Viola
     scale = spec.gemm.block_scale
     if scale is None:
         return
-    whole = TILE_SCALES * scale.block
-    if s.tile.k % whole:
-        yield Violation(
-            ("schedule", "tile", "k"),
-            f"{s.tile.k} elements; must be a multiple of {whole}: scales come in fours; "
-            f"{nearest_multiples(s.tile.k, whole)}",
-        )
+    whole = TILE_SCALES * scale.block  # divides the row of every type that has scales
     for i, (_, _, k) in enumerate(spec.verify.shapes):
         if k % whole:
             yield Violation(
@@ -183,8 +179,7 @@ def _cluster(spec: KernelSpec, s: Tcgen05Schedule) -> Iterator[Violation]:
     if s.cluster.m % s.mma.cta_group:
         yield Violation(
             ("schedule", "cluster", "m"),
-            f"{s.cluster.m} CTAs along M; the pair of cta_group 2 lies along M and needs an even "
-            "number",
+            f"{s.cluster.m}; the pair of cta_group 2 lies along M and needs an even number of CTAs",
         )
         return
     if size > arch.cluster_ctas:
@@ -221,6 +216,7 @@ def _collector(spec: KernelSpec, s: Tcgen05Schedule) -> Iterator[Violation]:
     at = ("schedule", "collector")
     if spec.target != "sm_107a":
         yield Violation(at, f"{spec.target} cannot keep B in its collector; sm_107a can")
+        return
     m_tiles, n_tiles = s.tile.m // s.mma.m, s.tile.n // s.mma.n
     wanted = {"b_reuse": (2, 1), "ab_five_reads": (2, 2)}[s.collector]
     if (m_tiles, n_tiles) != wanted:
