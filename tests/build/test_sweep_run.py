@@ -35,10 +35,10 @@ from kgen.sweep.listing import rows_of
 from kgen.sweep.load import Sweep, load_sweep
 from kgen.sweep.progress import Estimate, PlainWatch
 from kgen.sweep.queries import cells_of
-from kgen.sweep.record import Watch
 from kgen.sweep.session import Session
 from kgen.sweep.space import Point, points_of
 from kgen.sweep.store import Store
+from kgen.sweep.watch import Watch
 from kgen.verify.emulator import EmulatedCase
 from kgen.verify.shapes import Shape
 

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 import sqlite3
 import sys
 from pathlib import Path
@@ -72,6 +73,15 @@ def test_a_dry_run_explains_and_writes_nothing(kgen, sweep: Path, tmp_path: Path
     ]
     code, out, _ = kgen("sweep", sweep, "--dry-run", "--json")
     assert code == 0 and json.loads(out)["fit"] == 2
+
+
+def test_a_dry_run_shows_its_progress_on_a_terminal(kgen, sweep: Path, monkeypatch) -> None:
+    answer = kgen("sweep", sweep, "--dry-run", "--json")[1]
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    code, out, err = kgen("sweep", sweep, "--dry-run", "--json")
+    assert (code, out) == (0, answer)
+    assert re.search(r"points .*3/3 in 0 s +2 fits, 1 infeasible", err)
 
 
 @pytest.mark.parametrize(
