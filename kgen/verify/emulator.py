@@ -70,6 +70,16 @@ class EmulatedCase:
         """Clean under every schedule, and every schedule left the right bits."""
         return self.report.verdict == "clean" and not self.wrong and self.report.outputs_agree
 
+    @property
+    def stop(self) -> str:
+        """Which instruction, not modelled, ended the run that D is of, and its line; else empty.
+
+        D is unfinished then: that it is wrong says nothing of the kernel.
+        """
+        first = self.report.runs[0].findings if self.report.runs else ()
+        found = next((f for f in first if f.kind == "unmodelled"), None)
+        return f"{found.text}: {found.line} {found.ptx}" if found else ""
+
 
 def require_covered(plan: KernelPlan) -> None:
     """Raises DeviceError for a kernel whose instructions the emulator does not know."""
