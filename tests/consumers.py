@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -94,6 +95,17 @@ def build_torch(scratch: Path, nvcc: Path, extra: dict[str, str] | None = None) 
         {**paths, **(extra or {})},
     )
     return built
+
+
+def build_operators(folder: Path, sources: Sequence[str], library: Path, *flags: str) -> None:
+    """Torch operators of a shipped folder as a library for torch.ops.load_library."""
+    from torch.utils import cpp_extension
+
+    paths = [*cpp_extension.include_paths(), sysconfig.get_path("include")]
+    command = ["g++", "-std=c++17", "-shared", "-fPIC", *(f"-isystem{path}" for path in paths)]
+    command += [*sources, "-o", str(library), *flags]
+    command += [f"-L{path}" for path in cpp_extension.library_paths()]
+    run([*command, "-ltorch", "-ltorch_cpu", "-lc10"], folder)
 
 
 def run_torch_tests(scratch: Path, built: Path) -> str:

@@ -76,40 +76,40 @@ def driver_version() -> str:
     return version.decode() if isinstance(version, bytes) else version
 
 
-class Gate:
-    """Holds the stream while work is queued behind it, so that a window of short launches takes
+class BlockingKernel:
+    """Blocks the stream while work is queued behind it, so that a window of short launches takes
     as long as the device needs for them, not as long as the host needs to launch them.
 
-    It opens by itself after `_LONGEST_NS`: a full queue would otherwise block the host for ever.
+    It ends by itself after `_LONGEST_NS`: a full queue would otherwise block the host for ever.
     """
 
     _LONGEST_NS = 50_000_000
     _SOURCE = """
-    extern "C" __global__ void hold(const volatile unsigned* is_open, unsigned long long longest) {
+    extern "C" __global__ void block(const volatile unsigned* is_over, unsigned long long longest) {
         unsigned long long start, now;
         asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
         do {
             asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-        } while (*is_open == 0 && now - start < longest);
+        } while (*is_over == 0 && now - start < longest);
     }
     """
 
     def __init__(self) -> None:
         import cupy
 
-        self._kernel = cupy.RawKernel(self._SOURCE, "hold")
+        self._kernel = cupy.RawKernel(self._SOURCE, "block")
         self._memory = cupy.cuda.alloc_pinned_memory(4)
-        self._is_open = np.frombuffer(self._memory, np.uint32, 1)
+        self._is_over = np.frombuffer(self._memory, np.uint32, 1)
 
-    def close(self) -> None:
-        """Queue the hold: what is queued next waits."""
-        self._is_open[0] = 0
+    def block(self) -> None:
+        """Queue the kernel: what is queued next waits."""
+        self._is_over[0] = 0
         arguments = (np.uint64(self._memory.ptr), np.uint64(self._LONGEST_NS))
         self._kernel((1,), (1,), arguments)
 
-    def open(self) -> None:
+    def unblock(self) -> None:
         """Let what was queued run."""
-        self._is_open[0] = 1
+        self._is_over[0] = 1
 
 
 def device_bench() -> Bench:
@@ -118,17 +118,17 @@ def device_bench() -> Bench:
 
     import cupy
 
-    gate = Gate()
+    blocking = BlockingKernel()
 
     def elapsed(work: Callable[[], None]) -> float:
         start, stop = cupy.cuda.Event(), cupy.cuda.Event()
-        gate.close()
+        blocking.block()
         try:
             start.record()
             work()
             stop.record()
         finally:
-            gate.open()
+            blocking.unblock()
         stop.synchronize()
         return cupy.cuda.get_elapsed_time(start, stop) / 1e3
 

@@ -147,14 +147,19 @@ def verify_emulated(
     wrong = any(case.wrong or not case.report.outputs_agree for case in cases)
     verdict = "error" if wrong else judgement.verdict
     runs = sum(len(case.report.schedules) for case in cases)
+    stopped = [case for case in cases if case.stop]
     lines = [
-        f"{plan.name}: {verdict}; {right} of {len(cases)} cases right in {runs} runs "
-        "(emulated, not run on hardware)"
+        f"{plan.name}: {_headline(cases, verdict)}; {right} of {len(cases)} cases right in "
+        f"{runs} runs (emulated, not run on hardware)"
     ]
+    if stopped:
+        lines.append(f"{len(stopped)} of {len(cases)} cases were stopped: {stopped[0].stop}")
     for case in cases:
         if not case.passed:
             lines.append(f"{case.shape.label}: {case.shape.why}: {case.report}")
-        if case.wrong:
+        if case.stop:
+            lines.append("  D is unfinished: the run was stopped, which is no word on the kernel")
+        elif case.wrong:
             lines.append(f"  {case.wrong} elements of D are wrong, the first {case.first_wrong}")
     lines += [f"not reached by any case: {gap}" for gap in judgement.gaps]
     left_out = emulator.left_out(plan)
@@ -178,6 +183,7 @@ def verify_emulated(
                 "why": case.shape.why,
                 "passed": case.passed,
                 "wrong_elements": case.wrong,
+                "stopped_by": case.stop,
                 "schedules": list(case.report.schedules),
                 "findings": [asdict(f) for f in case.report.findings],
             }
@@ -186,6 +192,17 @@ def verify_emulated(
     }
     emit(as_json, data, "\n".join(lines))
     _exit(verdict)
+
+
+def _headline(cases: list[Any], verdict: str) -> str:
+    """The verdict; or that there is none, where `error` rests on unfinished results alone."""
+    known = any(
+        case.report.verdict == "error"
+        or not case.report.outputs_agree
+        or (case.wrong and not case.stop)
+        for case in cases
+    )
+    return "not verified" if verdict == "error" and not known else verdict
 
 
 def _keep(folder: Path, plan: Any, ptx: str, registers: int) -> None:

@@ -98,11 +98,11 @@ def check(
     if not drifts:
         lines.append(f"{len(found)} specs, every generated file is up to date")
     if all(d.kind != "bad spec" for d in drifts):
-        stale = _stale_results(generated, folder)
-        data += [{"path": path, "kind": "stale result", "what": what} for path, what in stale]
-        lines += [f"{path}: stale result: {what}" for path, what in stale]
+        stale = _stale_records(generated, folder)
+        data += [{"path": path, "kind": kind, "what": what} for path, kind, what in stale]
+        lines += [": ".join(row) for row in stale]
     else:
-        lines.append("orphans and stale results are looked for when every spec is good")
+        lines.append("orphans and stale records are looked for when every spec is good")
     emit(as_json, data, "\n".join(lines))
     if any(d.kind == "bad spec" for d in drifts):
         raise typer.Exit(EXIT_WRONG_QUESTION)
@@ -110,19 +110,26 @@ def check(
         raise typer.Exit(EXIT_NO)
 
 
-def _stale_results(generated: Path, specs: Path) -> list[tuple[str, str]]:
-    """Result files beside GENERATED whose kernel has changed since; a remark, not a drift."""
+def _stale_records(generated: Path, specs: Path) -> list[tuple[str, str, str]]:
+    """What is recorded beside GENERATED of a kernel that has changed since; remarks, no drift."""
     from kgen.bench.results import load_results, result_path, stale_results
+    from kgen.bench.tested import stale_tests
     from kgen.check import current_digests
 
-    folder = generated.parent / "benchmarks" / "results"
-    if not folder.is_dir():
+    benchmarks = generated.parent / "benchmarks"
+    folder, tests = benchmarks / "results", benchmarks / "gpu_tests.json"
+    results = load_results(folder)
+    if not results and not tests.is_file():
         return []
-    stale = stale_results(load_results(folder), current_digests(specs))
-    return [
-        (str(result_path(folder, r.kernel, r.gpu.name)), f"it measured source {r.source_digest}")
-        for r in stale
-    ]
+    digests = current_digests(specs)
+    found = []
+    for r in stale_results(results, digests):
+        path = str(result_path(folder, r.kernel, r.gpu.name))
+        found.append((path, "stale result", f"it measured source {r.source_digest}"))
+    if tests.is_file():
+        for kernel, digest in stale_tests(tests, digests).items():
+            found.append((str(tests), "stale test", f"{kernel} was tested as source {digest}"))
+    return found
 
 
 def explain(

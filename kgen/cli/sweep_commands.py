@@ -128,9 +128,7 @@ def _watched(session: Any) -> str:
 def _survey(sweep: Any, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from kgen.sweep.space import points_of, survey
-
-    found = survey(sweep, points_of(sweep))
+    found = _counted(sweep)
     lines = [
         f"{sweep.path}: {found.points} points, {found.fit} fit, {found.kernels} different kernels, "
         f"{len(sweep.problems)} problems"
@@ -143,6 +141,23 @@ def _survey(sweep: Any, as_json: bool) -> None:
             lines.append(f"{'':>17}e.g. {rule.example}")
     lines += [f"warning: {text}" for text in found.warnings]
     emit(as_json, asdict(found), "\n".join(lines))
+
+
+def _counted(sweep: Any) -> Any:
+    """The survey of a sweep, with a bar on a terminal while its points are walked."""
+    import sys
+
+    from rich.console import Console
+
+    from kgen.sweep.progress import LiveWatch
+    from kgen.sweep.space import points_of
+    from kgen.sweep.survey import survey
+
+    if not sys.stderr.isatty():
+        return survey(sweep, points_of(sweep))
+    with LiveWatch(Console(stderr=True), transient=True) as watch:
+        watch.phase("points", sweep.size)
+        return survey(sweep, points_of(sweep, watch.step))
 
 
 def _summary(path: Path, name: str, outcome: str, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from kgen.dtypes import dtype
 from kgen.errors import KgenError, SpecError, printable
 from kgen.plan import KernelPlan, lower
 from kgen.render import Rendered, fill, render, with_evidence
+from kgen.run.grid import FLAG_BYTES
 from kgen.ship.evidence import evidence_lines
 from kgen.ship.lock import Lock, LockedKernel, Part, Row, Table
 from kgen.spec import LoadedSpec, parse_spec
@@ -47,7 +48,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel as the bindings see it."""
+    """One kernel as the bindings see it. flag_bytes, part_bytes: of each CTA in a workspace."""
 
     index: int
     name: str
@@ -59,6 +60,8 @@ class Kernel:
     d: Operand
     tile_m: int
     tile_n: int
+    flag_bytes: int
+    part_bytes: int
 
 
 @dataclass(frozen=True)
@@ -218,6 +221,7 @@ def _package(lock: Lock, sources: list[Source], kernels: dict[str, Kernel]) -> P
 
 def _kernel(index: int, loaded: LoadedSpec, plan: KernelPlan, rendered: Rendered) -> Kernel:
     gemm = loaded.spec.gemm
+    rule = plan.resident if plan.cuts_tiles else None
     return Kernel(
         index=index,
         name=plan.name,
@@ -229,6 +233,8 @@ def _kernel(index: int, loaded: LoadedSpec, plan: KernelPlan, rendered: Rendered
         d=_operand("d", gemm.d.dtype, gemm.d.major, "m", "n"),
         tile_m=plan.tile[0],
         tile_n=plan.tile[1],
+        flag_bytes=rule.flags * FLAG_BYTES if rule else 0,
+        part_bytes=rule.part_bytes if rule else 0,
     )
 
 

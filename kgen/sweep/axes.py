@@ -83,19 +83,34 @@ def overlap(one: Axis, other: Axis) -> str:
 
 def with_value(data: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
     """A copy of a spec's data with a value at a path; maps merge, the rest is replaced."""
-    result = dict(data)
-    key, rest = path[0], path[1:]
-    inner = data.get(key)
-    if rest:
-        result[key] = with_value(inner if isinstance(inner, dict) else {}, rest, value)
-    elif isinstance(value, dict):
-        merged: dict[str, Any] = dict(inner) if isinstance(inner, dict) else {}
-        for name, item in value.items():
-            merged = with_value(merged, (str(name),), item)
-        result[key] = merged
-    else:
-        result[key] = value
+    result = copied(data)
+    put_value(result, path, value)
     return result
+
+
+def copied(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy whose maps are its own."""
+    return {k: copied(v) if isinstance(v, dict) else v for k, v in data.items()}
+
+
+def put_value(data: dict[str, Any], path: Path, value: Any) -> None:
+    """What `with_value` does, in place."""
+    *above, key = path
+    for part in above:
+        data = _map_at(data, part)
+    if isinstance(value, dict):
+        inner = _map_at(data, key)
+        for name, item in value.items():
+            put_value(inner, (str(name),), item)
+    else:
+        data[key] = value
+
+
+def _map_at(data: dict[str, Any], key: str) -> dict[str, Any]:
+    inner = data.get(key)
+    if not isinstance(inner, dict):
+        inner = data[key] = {}
+    return inner
 
 
 def arithmetic(data: Mapping[str, Any]) -> dict[str, Any]:

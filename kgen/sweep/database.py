@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import sqlite3
@@ -46,13 +47,33 @@ def connect(path: Path, writing: bool) -> sqlite3.Connection:
     return connection
 
 
+def disconnect(connection: sqlite3.Connection) -> None:
+    """Close a connection; where no other is open, the results file then stands alone.
+
+    The last writer folds the log into the file and leaves a file without one, which readers need
+    not write beside. Where a reader is still there, that is left to the reader.
+    """
+    with contextlib.suppress(sqlite3.Error):
+        if not connection.execute("PRAGMA query_only").fetchone()[0]:
+            connection.execute("PRAGMA busy_timeout = 0")
+            connection.execute("PRAGMA journal_mode = DELETE")
+    connection.close()
+
+
 def _open(path: Path, writing: bool) -> sqlite3.Connection:
     if writing:
         return sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-    # A folder that takes no new file has no writer either, so nothing can change.
-    still = "" if os.access(path.parent, os.W_OK) else "&immutable=1"
-    name = f"{path.absolute().as_uri()}?mode=ro{still}"
-    return sqlite3.connect(name, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+    file = Path(os.path.realpath(path))  # its log lies beside it, not beside a link to it
+    takes_files = os.access(file.parent, os.W_OK)
+    # A reader of a file with a log makes two files beside it. Only where it may write does SQLite
+    # take them away again, and what a killed writer left.
+    mode = "rw" if takes_files and os.access(file, os.W_OK) else "ro"
+    if not takes_files and not file.with_name(f"{file.name}-wal").exists():
+        mode = "ro&immutable=1"  # there is no writer either, so nothing can change
+    name = f"{file.as_uri()}?mode={mode}"
+    connection = sqlite3.connect(name, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -22,8 +22,8 @@ from kgen.sweep.built import LONGEST_REASON, LOOK_SECONDS
 from kgen.sweep.candidate import Built, Job, Outcome
 from kgen.sweep.child import death_of
 from kgen.sweep.keys import emulate_key
-from kgen.sweep.record import Watch
 from kgen.sweep.store import Run, Store
+from kgen.sweep.watch import Watch
 from kgen.verify.emulator import EmulatedCase, require_covered, shapes_of, verify_in_emulator
 
 Emulate = Callable[[Job, tuple[str, ...]], Outcome]

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from kgen.sweep.record import Watch
+from kgen.sweep.watch import Watch
 
 LEAST_STEPS = 5  # before an estimate means anything
 LINE_SECONDS = 10.0  # between two plain lines
@@ -87,12 +87,20 @@ class PlainWatch(Watch):
 
 
 class LiveWatch(Watch):
-    """A table and a bar on a terminal; leave the `with` block to free it."""
+    """A table and a bar on a terminal; leave the `with` block to free it.
 
-    def __init__(self, console: Console) -> None:
-        self._live = Live(console=console, refresh_per_second=5, get_renderable=self._picture)
+    transient  the picture goes when it is left
+    """
+
+    def __init__(self, console: Console, transient: bool = False) -> None:
         self._phases: list[tuple[str, Estimate, Counter[str]]] = []
         self._best: dict[str, str] = {}
+        self._live = Live(  # may ask for the picture at once
+            console=console,
+            refresh_per_second=5,
+            get_renderable=self._picture,
+            transient=transient,
+        )
 
     def __enter__(self) -> LiveWatch:
         self._live.start()

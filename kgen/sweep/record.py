@@ -13,22 +13,7 @@ from kgen.sweep.keys import Key, device_id, timing_key, verify_key
 from kgen.sweep.lanes import HARMFUL, Event
 from kgen.sweep.problems import Problem
 from kgen.sweep.store import Run, Store
-
-
-class Watch:
-    """What a session tells its caller; the base class listens to nothing."""
-
-    def phase(self, name: str, total: int) -> None:
-        """A phase of `total` steps begins."""
-
-    def step(self, status: str) -> None:
-        """One step of the phase ended so."""
-
-    def best(self, problem: str, text: str) -> None:
-        """The best so far on one problem."""
-
-    def note(self, text: str) -> None:
-        """A remark."""
+from kgen.sweep.watch import Watch
 
 
 class Recorder:

@@ -1,5 +1,6 @@
-"""The tables of a results file. A file is SQLite in WAL mode; every time is UTC, ISO 8601.
+"""The tables of a results file. A file is SQLite, in WAL mode while a sweep writes it.
 
+Every time is UTC, ISO 8601.
 Raise VERSION when a table changes its meaning; `Store.open` refuses files newer than this one.
 """
 

@@ -27,9 +27,11 @@ from kgen.sweep.keys import device_id
 from kgen.sweep.lanes import Block, Final, Lanes, Work
 from kgen.sweep.load import Sweep
 from kgen.sweep.queries import cells_of, ranked, settings_of
-from kgen.sweep.record import Recorder, Watch
-from kgen.sweep.space import Point, chosen_points, points_of, require_points, survey
+from kgen.sweep.record import Recorder
+from kgen.sweep.space import Point, chosen_points, points_of
 from kgen.sweep.store import Store
+from kgen.sweep.survey import require_points, survey
+from kgen.sweep.watch import Watch
 
 VISIT = 32  # kernels screened on one problem before the next has its turn
 On = Literal["auto", "gpu", "emulator", "none"]
@@ -59,7 +61,8 @@ class Session:
 
         Raises  KgenError for an empty space, a file in use, another kgen's file, a full disk
         """
-        points = points_of(self.sweep)
+        self.watch.phase("points", self.sweep.size)
+        points = points_of(self.sweep, self.watch.step)
         require_points(self.sweep, survey(self.sweep, points))
         if self.results.is_dir():
             raise KgenError(f"{self.results}: is a folder; results are kept in a file")

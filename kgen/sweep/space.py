@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import itertools
 import json
 import random
 import re
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any
 
 from pydantic import ValidationError
 
 from kgen.budget import violations as budget_violations
 from kgen.budget.fit import budget_of
-from kgen.errors import KgenError
 from kgen.spec import KernelSpec, LoadedSpec, Violation
 from kgen.spec.fields import legal_paths
 from kgen.spec.locate import from_pydantic
 from kgen.spec.rules import violations as rule_violations
 from kgen.spec.tree import Position, Tree, dotted
-from kgen.sweep.axes import BASE_AXIS, Constraint, ConstraintError, Path, with_value
+from kgen.sweep.axes import (
+    BASE_AXIS,
+    Axis,
+    Constraint,
+    ConstraintError,
+    Path,
+    copied,
+    put_value,
+    with_value,
+)
 from kgen.sweep.figures import static_figures
 from kgen.sweep.load import Sweep
 from kgen.sweep.model import DIGEST_DIGITS, kernel_name
@@ -66,17 +74,41 @@ class Point:
         return json.dumps(self.values, sort_keys=True, default=str)
 
 
-def points_of(sweep: Sweep) -> list[Point]:
-    """Every point in the order of the file, the last axis fastest."""
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Without the cycle collector: points hold no cycles, and it would walk all of them again and
+    again, a sixth of the time in a large space.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@_no_collector()
+def points_of(sweep: Sweep, step: Callable[[str], None] = lambda status: None) -> list[Point]:
+    """Every point in the order of the file, the last axis fastest.
+
+    step  is told of each in turn whether it `fits` or is `infeasible`
+    """
     seen: dict[str, int] = {}
     found = []
-    paths = [axis.path for axis in sweep.axes]
-    for index, chosen in enumerate(itertools.product(*(axis.values for axis in sweep.axes))):
-        point = _point(sweep, index, dict(zip(paths, chosen, strict=True)))
+    starts: dict[tuple[int, ...], _Start] = {}
+    first = [i for i, axis in enumerate(sweep.axes) if _comes_first(axis)]
+    for index, chosen in enumerate(itertools.product(*(enumerate(a.values) for a in sweep.axes))):
+        values = {axis.path: v for axis, (_, v) in zip(sweep.axes, chosen, strict=True)}
+        key = tuple(chosen[i][0] for i in first)
+        if key not in starts:
+            starts[key] = _start(sweep, values)
+        point = _point(sweep, starts[key], index, values)
         if point.loaded is not None:
             twin = seen.setdefault(point.loaded.spec.name, index)
             point = replace(point, twin=twin if twin != index else -1)
         found.append(point)
+        step("fits" if point.fits else "infeasible")
     return found
 
 
@@ -94,20 +126,36 @@ def chosen_points(sweep: Sweep, points: list[Point]) -> list[Point]:
     return sorted(walk[:most], key=lambda p: p.index)
 
 
-def _point(sweep: Sweep, index: int, values: dict[str, Any]) -> Point:
+@dataclass(frozen=True)
+class _Start:
+    """What points share that have the same base and kinds: their data so far, and its fields."""
+
+    base: LoadedSpec
+    data: dict[str, Any]
+    fields: frozenset[Path]
+
+
+def _comes_first(axis: Axis) -> bool:
+    """Whether an axis may decide which fields the others can set."""
+    return axis.path == BASE_AXIS or axis.sets_kind
+
+
+def _start(sweep: Sweep, values: dict[str, Any]) -> _Start:
     base = sweep.bases[values.get(BASE_AXIS, next(iter(sweep.bases)))]
     data = dict(base.tree.data) | {"name": kernel_name(sweep.name)}
-    axes = [axis for axis in sweep.axes if axis.path != BASE_AXIS]
-    # What may set a `kind` comes first: it decides which fields the others can set.
-    for axis in axes:
-        if axis.sets_kind:
+    for axis in sweep.axes:
+        if axis.path != BASE_AXIS and axis.sets_kind:
             data = with_value(data, axis.parts, values[axis.path])
-    fields = _fields_under(json.dumps(_kinds(data), sort_keys=True))
-    for axis in axes:
-        if axis.sets_kind:
+    return _Start(base, data, frozenset(legal_paths(_kinds(data))))
+
+
+def _point(sweep: Sweep, start: _Start, index: int, values: dict[str, Any]) -> Point:
+    data = copied(start.data)
+    for axis in sweep.axes:
+        if _comes_first(axis):
             continue
-        if axis.parts in fields:
-            data = with_value(data, axis.parts, values[axis.path])
+        if axis.parts in start.fields:
+            put_value(data, axis.parts, values[axis.path])
             continue
         if values[axis.path] != axis.values[0]:
             what = f"{axis.path}: no field of this kind, so its values make one point"
@@ -116,30 +164,25 @@ def _point(sweep: Sweep, index: int, values: dict[str, Any]) -> Point:
     try:
         spec = KernelSpec.model_validate(data)
     except ValidationError as error:
-        return Point(index, values, losses=tuple(_schema_losses(base, data, error)))
+        return Point(index, values, losses=tuple(_schema_losses(start.base, data, error)))
     losses = [_loss(v) for v in rule_violations(spec)]
-    losses += _unmet(sweep.constraints, spec.model_dump(), {})
+    fields = spec.model_dump() if sweep.constraints else {}
+    losses += _unmet(sweep.constraints, fields, {})
     if losses:
         return Point(index, values, losses=tuple(losses))
     budget = budget_of(spec)
     figures = static_figures(budget)
     losses += [_loss(v) for v in budget_violations(budget)]
-    losses += _unmet(sweep.constraints, spec.model_dump(), figures)
+    losses += _unmet(sweep.constraints, fields, figures)
     if losses:
         return Point(index, values, losses=tuple(losses), figures=figures)
     name = kernel_name(sweep.name, _code_digest(budget.spec))
     loaded = LoadedSpec(
         spec.model_copy(update={"name": name}),
         sweep.label,
-        Tree(data | {"name": name}, base.tree.keys, base.tree.values),
+        Tree(data | {"name": name}, start.base.tree.keys, start.base.tree.values),
     )
     return Point(index, values, loaded, figures=figures)
-
-
-@cache
-def _fields_under(kinds: str) -> frozenset[Path]:
-    """Every field of the schema, given the kinds that a spec names (`_kinds` as JSON)."""
-    return frozenset(legal_paths(json.loads(kinds)))
 
 
 def _kinds(data: Any) -> Any:
@@ -208,61 +251,3 @@ def _unmet(
             continue
         if holds is False:
             yield Loss(rule, f"constraint {constraint.name}: {constraint.shown(names)}")
-
-
-@dataclass(frozen=True)
-class RuleCount:
-    """What one rule costs: points that break it, points that break nothing else, and a case."""
-
-    rule: str
-    points: int
-    alone: int
-    example: str
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What became of a space before anything was compiled."""
-
-    points: int
-    fit: int
-    kernels: int
-    rules: tuple[RuleCount, ...]
-    warnings: tuple[str, ...]
-
-
-def survey(sweep: Sweep, points: list[Point]) -> Survey:
-    """Count what every rule removes, and find axis values that no point survives with."""
-    hits: Counter[str] = Counter()
-    alone: Counter[str] = Counter()
-    example: dict[str, str] = {}
-    for point in points:
-        broken = {loss.rule: loss.reason for loss in point.losses}
-        hits.update(broken.keys())
-        if len(broken) == 1:
-            alone.update(broken.keys())
-        for rule, reason in broken.items():
-            example.setdefault(rule, reason.splitlines()[0])
-    rules = tuple(RuleCount(r, n, alone[r], example[r]) for r, n in hits.most_common())
-    warnings = [w for axis in sweep.axes for w in _dead_values(axis.path, axis.values, points)]
-    fit = [p for p in points if p.fits]
-    if not fit:
-        warnings.insert(0, "no point of this space fits: nothing will be compiled")
-    return Survey(len(points), len(fit), sum(p.twin < 0 for p in fit), rules, tuple(warnings))
-
-
-def _dead_values(path: str, values: tuple[Any, ...], points: list[Point]) -> Iterator[str]:
-    for value in values:
-        mine = [p for p in points if p.values[path] == value]
-        if mine and not any(p.fits for p in mine):
-            reasons = Counter(loss.rule for p in mine for loss in p.losses)
-            rule, count = reasons.most_common(1)[0]
-            yield f"{path} = {value}: none of {len(mine)} points survives; {count} break: {rule}"
-
-
-def require_points(sweep: Sweep, found: Survey) -> None:
-    """Raises KgenError, with the commonest rules, when no point of the space fits."""
-    if not found.fit:
-        lines = [f"{sweep.path}: the space is empty: none of {found.points} points fits"]
-        lines += [f"    {r.points:>6} points break {r.rule}" for r in found.rules[:5]]
-        raise KgenError("\n".join(lines))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kgen._version import __version__
-from kgen.sweep.database import StoreError, answered, connect
+from kgen.sweep.database import StoreError, answered, connect, disconnect
 from kgen.sweep.keys import Key
 
 
@@ -84,10 +84,8 @@ class Store:
         return cls(path, connect(path, writing=False))
 
     def close(self) -> None:
-        """Fold the log into the file, so that the file alone can be carried, and close it."""
-        with contextlib.suppress(sqlite3.Error):
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._connection.close()
+        """Close it; the file alone can then be carried."""
+        disconnect(self._connection)
 
     def __enter__(self) -> Store:
         return self

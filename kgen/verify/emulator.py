@@ -70,6 +70,16 @@ class EmulatedCase:
         """Clean under every schedule, and every schedule left the right bits."""
         return self.report.verdict == "clean" and not self.wrong and self.report.outputs_agree
 
+    @property
+    def stop(self) -> str:
+        """Which instruction, not modelled, ended the run that D is of, and its line; else empty.
+
+        D is unfinished then: that it is wrong says nothing of the kernel.
+        """
+        first = self.report.runs[0].findings if self.report.runs else ()
+        found = next((f for f in first if f.kind == "unmodelled"), None)
+        return f"{found.text}: {found.line} {found.ptx}" if found else ""
+
 
 def require_covered(plan: KernelPlan) -> None:
     """Raises DeviceError for a kernel whose instructions the emulator does not know."""
@@ -122,7 +132,7 @@ def launch_of(
     resident = max(2, ceil_div(x.m, tile[0]) * ceil_div(x.n, tile[1]) - 1)
     grid = grid_of(plan, x.m, x.n, x.k, resident, LEAST_SAVING)
     if grid.workspace_bytes:
-        arrays.append(_workspace(grid))
+        arrays += _workspace(grid)
     return Launch(
         kernel=plan.name,
         grid=(grid.ctas, 1, 1),
@@ -136,10 +146,12 @@ def launch_of(
     )
 
 
-def _workspace(grid: Grid) -> Array:
-    return Array(
-        "workspace", "u32", (grid.workspace_bytes // 4,), fill=Constant(0), guard_bytes=GUARD_BYTES
-    )
+def _workspace(grid: Grid) -> list[Array]:
+    """Its two parts apart: only flags begin as zeros, and neither runs into the other."""
+    return [
+        Array("flags", "u32", (grid.flag_bytes // 4,), fill=Constant(0), guard_bytes=GUARD_BYTES),
+        Array("parts", "u32", (grid.part_bytes // 4,), guard_bytes=GUARD_BYTES),
+    ]
 
 
 def _members(plan: KernelPlan, x: Arguments, grid: Grid) -> tuple[Pointer | Scalar, ...]:
@@ -149,8 +161,7 @@ def _members(plan: KernelPlan, x: Arguments, grid: Grid) -> tuple[Pointer | Scal
     if x.k > 0:
         pointers |= {row.pointer: Pointer(row.pointer) for row in plan.scale_arrays}
     if grid.workspace_bytes:
-        pointers["flags"] = Pointer("workspace")
-        pointers["parts"] = Pointer("workspace", grid.flag_bytes)
+        pointers |= {name: Pointer(name) for name in ("flags", "parts")}
     return tuple(
         pointers.get(f.name) or Scalar(_SCALARS[f.numpy], values[f.name])
         for f in plan.problem_fields

@@ -35,10 +35,10 @@ from kgen.sweep.listing import rows_of
 from kgen.sweep.load import Sweep, load_sweep
 from kgen.sweep.progress import Estimate, PlainWatch
 from kgen.sweep.queries import cells_of
-from kgen.sweep.record import Watch
 from kgen.sweep.session import Session
 from kgen.sweep.space import Point, points_of
 from kgen.sweep.store import Store
+from kgen.sweep.watch import Watch
 from kgen.verify.emulator import EmulatedCase
 from kgen.verify.shapes import Shape
 
@@ -159,6 +159,7 @@ def test_a_retry_does_exactly_the_failed_work_again(sweep_of, tmp_path: Path) ->
     screens = [x for x in logged(tmp_path) if x.startswith("screen")]
     name = next(p.loaded.spec.name for p in points_of(sweep)[1:] if p.loaded)
     assert screens == [f"screen {name} (512, 512, 128)"]
+    assert not list(tmp_path.glob("r.sqlite?*")), "the results file stands alone"
 
 
 def test_what_changed_is_run_again_and_nothing_else(sweep_of, tmp_path: Path, monkeypatch) -> None:
@@ -315,6 +316,7 @@ def test_ctrl_c_while_compiling_answers_at_once(sweep_of, tmp_path: Path) -> Non
     assert 3 <= done() < 32
     with Store.read(tmp_path / "r.sqlite") as store:
         assert [r["outcome"] for r in store.rows("SELECT * FROM start")] == ["interrupted"]
+    assert not list(tmp_path.glob("r.sqlite?*")), "the results file stands alone"
 
 
 def test_two_sweeps_at_once_on_one_file(sweep_of, tmp_path: Path) -> None:

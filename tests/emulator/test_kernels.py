@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -231,3 +232,32 @@ def test_shapes_of_the_spec_that_are_not_run_are_counted(
     assert f'"named_shapes_left_out": {len(named)}' in printed
     (record,) = load_emulator_records(tmp_path)
     assert record.named_shapes_left_out == len(named) > 0
+
+
+@pytest.mark.parametrize("also_wrong", [False, True])
+def test_an_instruction_that_is_not_modelled_is_named(monkeypatch, capsys, also_wrong) -> None:
+    """It stops the second case; the first has no K tile, and is wrong if nothing is as wanted."""
+    verify = emulator.verify_in_emulator
+
+    def without_model(plan, ptx: str, *rest):
+        assert ptx.count("wgmma.wait_group") == 1
+        return verify(plan, ptx.replace("wgmma.wait_group", "wgmma.frobnicate"), *rest)
+
+    monkeypatch.setattr(emulator, "verify_in_emulator", without_model)
+    monkeypatch.setattr(emulator, "shapes_of", lambda plan: shapes_of(plan)[:2])
+    if also_wrong:
+        monkeypatch.setattr(emulator, "expected", lambda *given: ~expected(*given))
+    with pytest.raises(typer.Exit) as end:
+        verify_emulated(data_folder("specs") / "hopper/v1.yaml", "late,early", "private", False)
+    assert end.value.exit_code == 1
+    headline, stopped, *rest = capsys.readouterr().out.splitlines()
+    right = "0 of 2" if also_wrong else "1 of 2"
+    verdict = "error" if also_wrong else "not verified"
+    assert headline.startswith(f"hopper_v1: {verdict}; {right} cases right in 4 runs ")
+    assert re.fullmatch(
+        r"1 of 2 cases were stopped: instruction wgmma\.frobnicate\.sync\.aligned is not modelled; "
+        r"the run stops here: hopper_v1\.cu:\d+ .*ptx:\d+ wgmma\.frobnicate\.sync\.aligned.*",
+        stopped,
+    )
+    assert sum("D is unfinished" in line for line in rest) == 1
+    assert sum("elements of D are wrong" in line for line in rest) == also_wrong

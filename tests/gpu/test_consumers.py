@@ -128,6 +128,43 @@ def test_torch_tensors_and_raw_addresses(
         library.launch("hopper_bf16_f32acc", odd, b, d, stream)
 
 
+SWEPT = consumers.REPOSITORY / "benchmarks" / "hopper_fast" / "kernels"
+
+USED_MEMORY = """
+import sys, torch
+kernels, built = sys.argv[1:]
+sys.path.insert(0, kernels)
+import gemm
+torch.ops.load_library(f"{built}/operators.so")
+library = gemm.Library(f"{built}/libgemm.so")
+m, n, k = 17152, 256, 8192
+a, b = (torch.randint(-1, 2, (rows, k), device="cuda").bfloat16() for rows in (m, n))
+want = (a.float() @ b.float().t()).bfloat16()
+cut = 0
+for name in gemm.KERNELS:
+    size = library.workspace_bytes(name, m, n, k)
+    cut += size > 0
+    for _ in range(20):
+        if size:
+            torch.full((size,), 255, dtype=torch.uint8, device="cuda")  # freed, and taken again
+        assert torch.equal(getattr(torch.ops.gemm, name)(a, b), want), name
+print(cut, "cut tiles")
+"""
+
+
+def test_operators_that_cut_tiles_take_memory_as_it_comes(
+    hopper: None, nvcc: Path, tmp_path: Path
+) -> None:
+    """They zero the flags of a workspace and nothing else, here where every byte was 0xFF."""
+    make = "import gemm, sys; gemm.build(sys.argv[1])"
+    consumers.build([sys.executable, "-B", "-c", make, tmp_path], SWEPT, nvcc)
+    flags = (f"-L{tmp_path}", f"-Wl,-rpath,{tmp_path}", "-lgemm")
+    consumers.build_operators(SWEPT, ["gemm_torch.cpp"], tmp_path / "operators.so", *flags)
+    out = consumers.run([sys.executable, "-B", "-c", USED_MEMORY, SWEPT, tmp_path], tmp_path)
+    cut = re.match(r"(\d+) cut tiles", out.splitlines()[-1])
+    assert cut and int(cut[1]) > 0, out
+
+
 FIRST_CALL = """
 import sys, torch
 sys.path.insert(0, sys.argv[1])

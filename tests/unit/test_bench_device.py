@@ -15,8 +15,10 @@ import pytest
 from strict_cupy import strict_cupy
 from variants import variant
 
+from kgen.bench import device
 from kgen.bench.baselines import Baseline, baselines_of
 from kgen.bench.device import Problem, baselines_on, buffers_for, contestants
+from kgen.errors import LaunchError
 from kgen.plan import lower
 from kgen.run import Arguments, status_of
 from kgen.verify import inputs
@@ -117,3 +119,50 @@ def test_torch_gets_the_block_scales_as_it_wants_them(cupy: Any, monkeypatch) ->
     a, b = scales.applied(*(to_float32(to_host(y), "e4m3") for y in (x.a, x.b)))
     got = to_float32(np.ascontiguousarray(to_host(buffers.sets[0].d.view)), "bf16")
     np.testing.assert_allclose(got, a @ b.T, rtol=2**-8, atol=1e-3)
+
+
+class Pinned(bytearray):
+    """Memory that host and device share."""
+
+    ptr = 0x1000
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_window_is_queued_while_the_stream_is_blocked(cupy: Any, monkeypatch, fails) -> None:
+    """From its first event to its last; what fails on the way leaves no blocked stream."""
+    memory, order = Pinned(4), []
+
+    def is_over() -> bool:
+        return memory == b"\1\0\0\0"
+
+    class Event:
+        def record(self) -> None:
+            order.append(("event", is_over()))
+
+        def synchronize(self) -> None:
+            order.append(("wait", is_over()))
+
+    def kernel(source: str, name: str) -> Any:
+        assert f"__global__ void {name}(" in source
+        return lambda grid, block, arguments: order.append((name, is_over()))
+
+    def work() -> None:
+        order.append(("work", is_over()))
+        if fails:
+            raise LaunchError("refused")
+
+    cupy.RawKernel = kernel
+    cupy.cuda.alloc_pinned_memory = lambda size: memory
+    cupy.cuda.Event, cupy.cuda.get_elapsed_time = Event, lambda start, stop: 2.0
+    cupy.cuda.Device = lambda: SimpleNamespace(id=0, synchronize=None)
+    cupy.cuda.runtime.deviceGetPCIBusId = str
+    monkeypatch.setattr(device, "nvml_sampler", lambda bus: None)
+    bench = device.device_bench()
+    queued = [("block", False), ("event", False), ("work", False)]
+    if fails:
+        with pytest.raises(LaunchError):
+            bench.elapsed(work)
+        assert (order, is_over()) == (queued, True)
+        return
+    assert bench.elapsed(work) == 2e-3
+    assert order == [*queued, ("event", False), ("wait", True)]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kgen.bench.tables import BEGIN, END, LADDER_BEGIN, LADDER_END
+from kgen.check import current_digests
 from kgen.cli.main import main
 
 V6_SPEC = Path(__file__).resolve().parents[2] / "specs" / "hopper" / "v6.yaml"
@@ -266,6 +267,34 @@ def test_a_closed_pipe_is_no_traceback():
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
+
+
+def test_check_names_what_was_recorded_of_earlier_sources(kgen, project):
+    """A remark: exit code 0."""
+    kgen("render", "specs")
+    digest = current_digests(Path("specs"))["sample"]
+    record = Path("benchmarks/gpu_tests.json")
+    record.parent.mkdir()
+    for tested, stale in ((digest, []), ("1" * 12, ["sample was tested as source 111111111111"])):
+        record.write_text(json.dumps({"date": "2026-11-30", "sources": {"sample": tested}}))
+        code, out, err = kgen("check")
+        assert (code, err) == (0, "")
+        assert out.splitlines()[1:] == [f"{record}: stale test: {what}" for what in stale]
+        rows = [{"path": str(record), "kind": "stale test", "what": what} for what in stale]
+        assert json.loads(kgen("check", "--json")[1]) == rows
+    record.write_text(json.dumps({"sources": {"sample": digest, "gone": "2" * 12}}))
+    assert "gone was tested as source 222222222222" in kgen("check")[1]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"sources": 1}', "{}"])
+def test_check_refuses_what_is_no_record_of_tests(kgen, project, text):
+    kgen("render", "specs")
+    record = Path("benchmarks/gpu_tests.json")
+    record.parent.mkdir()
+    record.write_text(text)
+    code, out, err = kgen("check")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"{record}: not a record of GPU tests: ")
 
 
 def test_results_write_the_tables_and_the_chart(kgen, project, tmp_path):

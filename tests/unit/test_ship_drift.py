@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import F32
+from conftest import F32, ROOT
 from shipping import NARROW, put, result, shipment, spec, two_kernels
 
 from kgen.cli.main import main
@@ -361,3 +363,21 @@ def test_shipments_stay_apart(tree):
         ".gitattributes",
         "CMakeLists.txt",
     }
+
+
+# --- this repository ------------------------------------------------------------------------------
+
+
+def test_make_check_covers_every_shipped_folder():
+    if shutil.which("make") is None:
+        pytest.skip("no make on PATH")
+    shipped = {
+        lock.parent.relative_to(ROOT).as_posix()
+        for top in ("benchmarks", "examples")
+        for lock in (ROOT / top).rglob("kgen.lock")
+    }
+    command = ["make", "--dry-run", "check", "PY=python3"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    checked = re.findall(r"for folder in (.*);.* check \$folder", done.stdout)
+    assert len(checked) == 1 and shipped
+    assert set(checked[0].split()) == shipped

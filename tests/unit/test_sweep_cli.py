@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import os
+import re
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
@@ -70,6 +73,15 @@ def test_a_dry_run_explains_and_writes_nothing(kgen, sweep: Path, tmp_path: Path
     ]
     code, out, _ = kgen("sweep", sweep, "--dry-run", "--json")
     assert code == 0 and json.loads(out)["fit"] == 2
+
+
+def test_a_dry_run_shows_its_progress_on_a_terminal(kgen, sweep: Path, monkeypatch) -> None:
+    answer = kgen("sweep", sweep, "--dry-run", "--json")[1]
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    code, out, err = kgen("sweep", sweep, "--dry-run", "--json")
+    assert (code, out) == (0, answer)
+    assert re.search(r"points .*3/3 in 0 s +2 fits, 1 infeasible", err)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +156,17 @@ def test_what_a_key_is_made_of(kgen, results: Path) -> None:
     assert {p["stage"] for p in parts.values()} == {"build", "final"}
     code, _, err = kgen("results", "key", results, "nothing")
     assert code == 2 and "no key, kernel or source digest 'nothing'" in err
+
+
+@pytest.mark.parametrize("journal", ["DELETE", "WAL"])
+def test_looking_at_results_leaves_no_file_beside_them(kgen, results: Path, journal: str) -> None:
+    with contextlib.closing(sqlite3.connect(results)) as connection:
+        connection.execute(f"PRAGMA journal_mode = {journal}")
+    for words in ([], ["--csv"], ["--json"]):
+        assert kgen("results", results, *words)[0] == 0
+    assert kgen("results", "key", results, "sample_00000001")[0] == 0
+    assert kgen("report", results)[0] == 0
+    assert {p.name for p in results.parent.iterdir()} == {"sample.sqlite", "sample.html"}
 
 
 def test_results_that_are_not_there(kgen, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import time
 from collections.abc import Callable
@@ -19,7 +20,8 @@ from kgen.spec import KernelSpec, parse_spec
 from kgen.sweep.axes import Axis, Constraint, ConstraintError, overlap, with_value
 from kgen.sweep.candidate import prepare
 from kgen.sweep.load import Sweep, load_sweep
-from kgen.sweep.space import _code_digest, chosen_points, points_of, require_points, survey
+from kgen.sweep.space import _code_digest, chosen_points, points_of
+from kgen.sweep.survey import require_points, survey
 
 HEAD = """\
 base: base.yaml
@@ -190,6 +192,26 @@ def test_a_budget_of_points_is_a_spread_that_only_grows(sweep_of) -> None:
     assert len(few) == 10 and {p.index for p in few} < {p.index for p in more}
     assert few == chosen_points(sweep.within(10, None), points)
     assert len({p.values["schedule.stages"] for p in few}) == 2
+
+
+def test_every_point_is_told_as_it_is_found(sweep_of) -> None:
+    """Meanwhile the cycle collector is off; afterwards it is as it was, also after Ctrl-C."""
+    sweep = sweep_of(head("schedule.stages: [2, 99, auto]"))
+    told: list[str] = []
+    points = points_of(sweep, told.append)
+    assert (
+        told
+        == ["fits", "infeasible", "fits"]
+        == ["fits" if p.fits else "infeasible" for p in points]
+    )
+
+    def stop(status: str) -> None:
+        assert not gc.isenabled()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        points_of(sweep, stop)
+    assert gc.isenabled()
 
 
 def test_a_thousand_points_are_explained_in_two_seconds(sweep_of) -> None:

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,7 +49,107 @@ def test_a_new_file_is_in_wal_mode_and_says_what_it_is(tmp_path: Path) -> None:
     with Store.open(tmp_path / "a.sqlite") as store:
         assert store.rows("PRAGMA journal_mode")[0][0] == "wal"
         assert store.rows("PRAGMA user_version")[0][0] == 1
-    assert not list(tmp_path.glob("*-wal")), "closing folds the log into the file"
+
+
+# --- nothing stays beside it
+
+
+LOGS = ("-shm", "-wal")
+
+
+def _beside(path: Path) -> list[str]:
+    return sorted(p.name.removeprefix(path.name) for p in path.parent.iterdir() if p != path)
+
+
+def _has_log(path: Path) -> bool:
+    """Whether its header says that it is read and written through a log."""
+    return path.read_bytes()[18:20] == b"\x02\x02"
+
+
+def _starts(path: Path) -> int:
+    with Store.read(path) as store:
+        return len(store.rows("SELECT * FROM start"))
+
+
+def test_a_closed_file_has_no_log_and_a_reader_makes_none(sample: Path) -> None:
+    assert (_has_log(sample), _beside(sample)) == (False, [])
+    with Store.read(sample) as store:
+        assert len(store.rows("SELECT * FROM start")) == 1
+        assert _beside(sample) == []
+    with Store.open(sample) as store:
+        store.begin("second", "", "", {})
+        assert (_has_log(sample), _beside(sample)) == (True, [*LOGS])
+    assert (_has_log(sample), _beside(sample)) == (False, [])
+
+
+def test_a_reader_of_a_file_with_a_log_leaves_nothing(sample: Path) -> None:
+    """As every file was that an earlier kgen closed."""
+    _tampered(sample, "PRAGMA journal_mode = WAL")
+    assert (_has_log(sample), _starts(sample), _beside(sample)) == (True, 1, [])
+
+
+def test_a_reader_that_outlives_the_writer_leaves_nothing(sample: Path) -> None:
+    with Store.open(sample) as writer:
+        reader = Store.read(sample)
+        writer.begin("second", "", "", {})
+    assert _beside(sample) == [*LOGS], "they are the reader's"
+    assert len(reader.rows("SELECT * FROM start")) == 2
+    reader.close()
+    assert (_beside(sample), _starts(sample)) == ([], 2)
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from kgen.sweep.store import Store
+Store.open(Path(sys.argv[1])).begin("killed", "", "", {})
+os._exit(9)
+"""
+
+
+def _kill_a_writer(path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], cwd=ROOT, check=False)
+    assert (done.returncode, _beside(path)) == (9, [*LOGS])
+
+
+def test_a_reader_folds_in_the_log_of_a_killed_writer(sample: Path) -> None:
+    _kill_a_writer(sample)
+    assert (_starts(sample), _beside(sample)) == (2, [])
+
+
+@pytest.fixture
+def anybody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder that takes no file; who may write everywhere is told otherwise."""
+    folder = tmp_path / "still"
+    folder.mkdir()
+    really = os.access
+
+    def access(path: Any, mode: int) -> bool:
+        return really(path, mode) and not (mode & os.W_OK and Path(path).is_relative_to(folder))
+
+    monkeypatch.setattr(os, "access", access)
+    return folder
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_a_folder_that_takes_no_file_is_read(anybody: Path, log: bool) -> None:
+    path = anybody / "still.sqlite"
+    fill(path, 4)
+    if log:
+        _tampered(path, "PRAGMA journal_mode = WAL")
+    before = path.read_bytes()
+    link = anybody.parent / "link.sqlite"  # in a folder that takes files
+    link.symlink_to(path)
+    assert (_starts(path), _starts(link)) == (1, 1)
+    assert (path.read_bytes(), _beside(path)) == (before, [])
+
+
+def test_a_log_in_a_folder_that_takes_no_file_is_read_too(anybody: Path) -> None:
+    path = anybody / "still.sqlite"
+    fill(path, 4)
+    _kill_a_writer(path)
+    before = path.read_bytes()
+    assert (_starts(path), path.read_bytes(), _beside(path)) == (2, before, [*LOGS])
 
 
 def test_every_table_is_explained_in_the_schema() -> None:

@@ -32,9 +32,10 @@ from kgen.sweep.drift import reference_at
 from kgen.sweep.lanes import Block, Event, Final, Lanes, Work
 from kgen.sweep.load import load_sweep
 from kgen.sweep.problems import Problem
-from kgen.sweep.record import Recorder, Watch
+from kgen.sweep.record import Recorder
 from kgen.sweep.space import points_of
 from kgen.sweep.store import Store
+from kgen.sweep.watch import Watch
 
 READINGS = json.loads(Path(__file__).with_name("h200_windows.json").read_text())["readings"]
 KERNEL = READINGS[0]["contestant"]

@@ -18,48 +18,56 @@ extern "C" const struct gemm_kernel gemm_kernels[] = {
         hopper_fast_3e9dfa9e_init, hopper_fast_3e9dfa9e_workspace_bytes,
             hopper_fast_3e9dfa9e_launch,
         hopper_fast_3e9dfa9e_status_string, hopper_fast_3e9dfa9e_last_error,
+        8, 131072,
     },
     {
         "hopper_fast_6c5dc9cc", "56f3e0213f0c",
         hopper_fast_6c5dc9cc_init, hopper_fast_6c5dc9cc_workspace_bytes,
             hopper_fast_6c5dc9cc_launch,
         hopper_fast_6c5dc9cc_status_string, hopper_fast_6c5dc9cc_last_error,
+        0, 0,
     },
     {
         "hopper_fast_aea1b5ef", "6685a32e9df4",
         hopper_fast_aea1b5ef_init, hopper_fast_aea1b5ef_workspace_bytes,
             hopper_fast_aea1b5ef_launch,
         hopper_fast_aea1b5ef_status_string, hopper_fast_aea1b5ef_last_error,
+        0, 0,
     },
     {
         "hopper_fast_bb0dafbe", "29f6d0c29269",
         hopper_fast_bb0dafbe_init, hopper_fast_bb0dafbe_workspace_bytes,
             hopper_fast_bb0dafbe_launch,
         hopper_fast_bb0dafbe_status_string, hopper_fast_bb0dafbe_last_error,
+        8, 131072,
     },
     {
         "hopper_fast_cd294ab8", "de0576cc09d4",
         hopper_fast_cd294ab8_init, hopper_fast_cd294ab8_workspace_bytes,
             hopper_fast_cd294ab8_launch,
         hopper_fast_cd294ab8_status_string, hopper_fast_cd294ab8_last_error,
+        0, 0,
     },
     {
         "hopper_fast_eabaff57", "b0dba05ecb09",
         hopper_fast_eabaff57_init, hopper_fast_eabaff57_workspace_bytes,
             hopper_fast_eabaff57_launch,
         hopper_fast_eabaff57_status_string, hopper_fast_eabaff57_last_error,
+        0, 0,
     },
     {
         "hopper_fast_f20c03d6", "80d7ab6b511a",
         hopper_fast_f20c03d6_init, hopper_fast_f20c03d6_workspace_bytes,
             hopper_fast_f20c03d6_launch,
         hopper_fast_f20c03d6_status_string, hopper_fast_f20c03d6_last_error,
+        0, 0,
     },
     {
         "hopper_fast_f755ae4a", "ae55612fea81",
         hopper_fast_f755ae4a_init, hopper_fast_f755ae4a_workspace_bytes,
             hopper_fast_f755ae4a_launch,
         hopper_fast_f755ae4a_status_string, hopper_fast_f755ae4a_last_error,
+        8, 131072,
     },
     {},
 };
@@ -68,6 +76,13 @@ extern "C" const struct gemm_kernel* gemm_find(const char* name) {
     for (const auto* kernel = gemm_kernels; kernel->name; ++kernel)
         if (std::strcmp(kernel->name, name) == 0) return kernel;
     return nullptr;
+}
+
+extern "C" size_t gemm_flag_bytes(const struct gemm_kernel* kernel, size_t bytes) {
+    if (bytes == 0) return 0;
+    // The padding of the flags is less than the share of a CTA, so this division gives the CTAs.
+    const size_t ctas = bytes / (kernel->flag_bytes + kernel->part_bytes);
+    return bytes - ctas * kernel->part_bytes;
 }
 
 namespace {

@@ -9,7 +9,6 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
@@ -86,10 +85,12 @@ Tensor& multiply_out(const Product& product, const Tensor& a, const Tensor& b, T
     const int64_t ldd = leading_dimension(product, "d", d, product.d);
     const struct gemm_kernel* kernel = product.pick(m, n, k);
     const c10::DeviceGuard guard(d.device());  // what workspace_bytes answers for
-    Tensor workspace;                          // zeroed, since a kernel may keep flags in it
+    Tensor workspace;
     void* scratch = nullptr;
     if (const size_t bytes = kernel->workspace_bytes(m, n, k)) {
-        workspace = at::zeros({static_cast<int64_t>(bytes)}, d.options().dtype(at::kByte));
+        workspace = at::empty({static_cast<int64_t>(bytes)}, d.options().dtype(at::kByte));
+        const size_t flags = gemm_flag_bytes(kernel, bytes);
+        workspace.narrow(0, 0, static_cast<int64_t>(flags)).zero_();  // the parts need no zeros
         scratch = workspace.mutable_data_ptr();
     }
     const c10::impl::VirtualGuardImpl device(d.device().type());

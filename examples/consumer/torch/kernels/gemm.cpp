@@ -12,16 +12,19 @@ extern "C" const struct gemm_kernel gemm_kernels[] = {
         "hopper_bf16_f32acc", "daba13def909",
         hopper_bf16_f32acc_init, hopper_bf16_f32acc_workspace_bytes, hopper_bf16_f32acc_launch,
         hopper_bf16_f32acc_status_string, hopper_bf16_f32acc_last_error,
+        0, 0,
     },
     {
         "hopper_f16_f32acc", "11906ba3618d",
         hopper_f16_f32acc_init, hopper_f16_f32acc_workspace_bytes, hopper_f16_f32acc_launch,
         hopper_f16_f32acc_status_string, hopper_f16_f32acc_last_error,
+        0, 0,
     },
     {
         "hopper_v6", "26b1126f9881",
         hopper_v6_init, hopper_v6_workspace_bytes, hopper_v6_launch,
         hopper_v6_status_string, hopper_v6_last_error,
+        0, 0,
     },
     {},
 };
@@ -30,6 +33,13 @@ extern "C" const struct gemm_kernel* gemm_find(const char* name) {
     for (const auto* kernel = gemm_kernels; kernel->name; ++kernel)
         if (std::strcmp(kernel->name, name) == 0) return kernel;
     return nullptr;
+}
+
+extern "C" size_t gemm_flag_bytes(const struct gemm_kernel* kernel, size_t bytes) {
+    if (bytes == 0) return 0;
+    // The padding of the flags is less than the share of a CTA, so this division gives the CTAs.
+    const size_t ctas = bytes / (kernel->flag_bytes + kernel->part_bytes);
+    return bytes - ctas * kernel->part_bytes;
 }
 
 namespace {

@@ -23,6 +23,8 @@ struct gemm_kernel {
         int64_t lda, int64_t ldb, int64_t ldd, void* workspace, struct CUstream_st* stream);
     const char* (*status_string)(int status);
     int (*last_error)(void);
+    size_t flag_bytes;  // of each CTA in a workspace
+    size_t part_bytes;
 };
 
 // Every kernel of this folder; behind the last one stands a row whose name is null.
@@ -30,6 +32,11 @@ extern const struct gemm_kernel gemm_kernels[];
 
 // The kernel called `name`, or null.
 const struct gemm_kernel* gemm_find(const char* name);
+
+// A workspace of `bytes`, which is what workspace_bytes gives, begins with the flags of all CTAs;
+// their parts follow. Returns how long the flags are. They alone must be zero before the first use,
+// and a launch leaves them zero; parts are written before they are read.
+size_t gemm_flag_bytes(const struct gemm_kernel* kernel, size_t bytes);
 
 // What the choices of a dispatch table were measured on; empty strings where nothing was measured.
 // On another GPU they are a guess, and no more than that.
