@@ -123,6 +123,7 @@ class Launch:
     threads: int
     smem_bytes: int
     arguments: tuple[Any, ...]
+    workspace: Any  # the memory behind the address in `arguments`, if not the caller's own
 
     def __call__(self) -> None:
         """Enqueue once; an empty problem enqueues nothing."""
@@ -181,7 +182,7 @@ class Kernel:
         else:
             self._function.max_dynamic_shared_size_bytes = plan.smem_bytes
         self.resident = resident_clusters(plan, self._function) if plan.resident else None
-        self._workspaces: list[Any] = []  # prepared launches may use any of them
+        self._workspace: Any = None  # launches that were prepared with a smaller one keep that
 
     @property
     def registers(self) -> int:
@@ -195,33 +196,34 @@ class Kernel:
     def prepare(self, x: Arguments) -> Launch:
         """Check the arguments, encode the maps. Raises LaunchError where the C launcher refuses.
 
-        A workspace of the kernel's own is used where the arguments name none; launches that share
-        it must follow each other on one stream.
+        A workspace of the kernel's own is used where the arguments name none; it lives as long as
+        kernel or launch. Launches that share it must follow each other on one stream.
         """
         plan = self.plan
         require_ok(plan, x)
         if x.is_empty:
-            return Launch(self._function, 0, plan.threads, plan.smem_bytes, ())
-        grid = self.grid(x)
-        x = replace(x, workspace=x.workspace or self._own_workspace(grid.workspace_bytes))
+            return Launch(self._function, 0, plan.threads, plan.smem_bytes, (), None)
+        grid, workspace = self.grid(x), None
+        if grid.workspace_bytes and not x.workspace:
+            workspace = self._own_workspace(grid.workspace_bytes)
+            x = replace(x, workspace=workspace.data.ptr)
         require_workspace(plan, x, grid)
         maps = [encode_map(row, x) if x.k else ZERO_MAP for row in plan.input_maps]
         maps += [encode_scale_map(row, x) if x.k else ZERO_MAP for row in plan.scale_maps]
         if plan.map_d:
             maps.append(encode_map(plan.map_d, x) if stores_by_tma(plan, x) else ZERO_MAP)
         arguments = (*maps, problem_record(plan, x, grid))
-        fields = (self._function, grid.ctas, plan.threads, plan.smem_bytes, arguments)
+        fields = (self._function, grid.ctas, plan.threads, plan.smem_bytes, arguments, workspace)
         attributes = launch_attributes(plan)
         return AttributedLaunch(*fields, tuple(attributes)) if attributes else Launch(*fields)
 
-    def _own_workspace(self, size: int) -> int:
-        if size == 0:
-            return 0
+    def _own_workspace(self, size: int) -> Any:
+        """At least `size` bytes on the device, zero before their first use."""
         import cupy
 
-        if not self._workspaces or self._workspaces[-1].nbytes < size:
-            self._workspaces.append(cupy.zeros(size, dtype=cupy.uint8))
-        return self._workspaces[-1].data.ptr
+        if self._workspace is None or self._workspace.nbytes < size:
+            self._workspace = cupy.zeros(size, dtype=cupy.uint8)
+        return self._workspace
 
 
 def resident_clusters(plan: KernelPlan, function: Any) -> int:

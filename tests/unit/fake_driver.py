@@ -1,4 +1,5 @@
 """A stand-in for the driver API of cuda-bindings: records calls, knows the names of one version.
+Beside it, what cupy gives of a loaded kernel.
 
 Names and values are those of cuda-bindings 13.5; `old` leaves out what 13.3 does not have.
 """
@@ -6,8 +7,12 @@ Names and values are those of cuda-bindings 13.5; `old` leaves out what 13.3 doe
 from __future__ import annotations
 
 import ctypes
+import sys
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
+from strict_cupy import strict_cupy
 
 
 class _Struct:
@@ -85,3 +90,42 @@ class FakeDriver:
 
 def _names(prefix: str, *names: str) -> SimpleNamespace:
     return SimpleNamespace(**{prefix + name: name for name in names})
+
+
+class LoadedFunction:
+    """What cupy gives of a loaded kernel."""
+
+    kernel = SimpleNamespace(ptr=0x77)
+    num_regs = 128
+
+    def __init__(self) -> None:
+        self.max_dynamic_shared_size_bytes = 0
+        self.launches: list[tuple[Any, ...]] = []
+
+    def __call__(self, grid: Any, block: Any, arguments: Any, shared_mem: int) -> None:
+        """A launch, which is only recorded."""
+        self.launches.append((grid, block, shared_mem))
+
+
+def install_driver(monkeypatch: pytest.MonkeyPatch, **facts: Any) -> FakeDriver:
+    """A driver in place of cuda-bindings'."""
+    driver = FakeDriver(**facts)
+    monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace(bindings=None))
+    monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=driver))
+    return driver
+
+
+def install_cupy(monkeypatch: pytest.MonkeyPatch, capability: str) -> tuple[Any, LoadedFunction]:
+    """The strict stand-in for cupy on a device of this kind, and the function that it loads."""
+    found, cupy = LoadedFunction(), strict_cupy()
+    device = SimpleNamespace(id=0, compute_capability=capability)
+    runtime = SimpleNamespace(getDeviceCount=lambda: 1, CUDARuntimeError=RuntimeError)
+    cupy.cuda = SimpleNamespace(  # type: ignore[attr-defined]
+        Device=lambda: device,
+        runtime=runtime,
+        get_current_stream=lambda: SimpleNamespace(ptr=0x99),
+    )
+    module = SimpleNamespace(get_function=lambda name: found)
+    cupy.RawModule = lambda path: module  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    return cupy, found

@@ -163,4 +163,5 @@ def strict_cupy() -> ModuleType:
     module.from_dlpack = lambda array: ndarray(np.from_dlpack(array))  # type: ignore[attr-defined]
     module.random = SimpleNamespace(default_rng=_Generator)  # type: ignore[attr-defined]
     module.inf, module.ndarray = np.inf, ndarray  # type: ignore[attr-defined]
+    module.uint8 = np.uint8  # type: ignore[attr-defined]
     return module

@@ -5,14 +5,11 @@ No such device is here; the C launcher takes the same steps, and the names are t
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from fake_driver import FakeDriver
-from strict_cupy import strict_cupy
+from fake_driver import FakeDriver, LoadedFunction, install_cupy, install_driver
 
 from kgen.errors import DeviceError
 from kgen.paths import data_folder
@@ -26,43 +23,10 @@ X = Arguments(
 )
 
 
-class _Function:
-    """What cupy gives of a loaded kernel."""
-
-    kernel = SimpleNamespace(ptr=0x77)
-    num_regs = 128
-
-    def __init__(self) -> None:
-        self.max_dynamic_shared_size_bytes = 0
-        self.launches: list[tuple] = []
-
-    def __call__(self, grid, block, arguments, shared_mem) -> None:
-        self.launches.append((grid, block, shared_mem))
-
-
 @pytest.fixture
-def function(monkeypatch: pytest.MonkeyPatch) -> _Function:
+def function(monkeypatch: pytest.MonkeyPatch) -> LoadedFunction:
     """The function that the stand-in for cupy loads, on a device of Rubin's kind."""
-    found, cupy = _Function(), strict_cupy()
-    device = SimpleNamespace(id=0, compute_capability="107")
-    runtime = SimpleNamespace(getDeviceCount=lambda: 1, CUDARuntimeError=RuntimeError)
-    cupy.cuda = SimpleNamespace(  # type: ignore[attr-defined]
-        Device=lambda: device,
-        runtime=runtime,
-        get_current_stream=lambda: SimpleNamespace(ptr=0x99),
-    )
-    module = SimpleNamespace(get_function=lambda name: found)
-    cupy.RawModule = lambda path: module  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "cupy", cupy)
-    return found
-
-
-def install(monkeypatch: pytest.MonkeyPatch, **facts) -> FakeDriver:
-    """A driver in place of cuda-bindings'."""
-    driver = FakeDriver(**facts)
-    monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace(bindings=None))
-    monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=driver))
-    return driver
+    return install_cupy(monkeypatch, "107")[1]
 
 
 def plan_of(name: str, **changes) -> KernelPlan:
@@ -74,7 +38,7 @@ def plan_of(name: str, **changes) -> KernelPlan:
 
 @pytest.mark.parametrize(("pdl", "ids"), [(False, [18]), (True, [6, 18])])
 def test_function_and_launch_ask_for_the_mode(monkeypatch, function, pdl, ids):
-    driver, plan = install(monkeypatch), plan_of("nvfp4_5_collector", pdl=pdl)
+    driver, plan = install_driver(monkeypatch), plan_of("nvfp4_5_collector", pdl=pdl)
     assert plan.is_oversized and plan.smem_bytes == 320512
     kernel = Kernel(plan, Path("none.cubin"))
     assert driver.named("cuDeviceGetAttribute") == [(150, 0)]
@@ -96,7 +60,7 @@ def test_function_and_launch_ask_for_the_mode(monkeypatch, function, pdl, ids):
 
 
 def test_a_kernel_that_fits_asks_for_nothing(monkeypatch, function):
-    driver, plan = install(monkeypatch), plan_of("nvfp4_3_2x1")
+    driver, plan = install_driver(monkeypatch), plan_of("nvfp4_3_2x1")
     Kernel(plan, Path("none.cubin")).prepare(X)()
     assert function.max_dynamic_shared_size_bytes == plan.smem_bytes < 232448
     assert not driver.named("cuFuncSetAttribute") and not driver.named("cuLaunchKernelEx")
@@ -105,7 +69,7 @@ def test_a_kernel_that_fits_asks_for_nothing(monkeypatch, function):
 
 
 def test_an_empty_problem_launches_nothing(monkeypatch, function):
-    driver = install(monkeypatch)
+    driver = install_driver(monkeypatch)
     Kernel(plan_of("nvfp4_5_collector"), Path("none.cubin")).prepare(replace(X, m=0))()
     assert not driver.named("cuLaunchKernelEx") and not function.launches
 
@@ -122,7 +86,7 @@ def test_an_empty_problem_launches_nothing(monkeypatch, function):
     ],
 )  # fmt: skip
 def test_what_is_too_old_or_too_small_is_said(monkeypatch, function, facts, what):
-    install(monkeypatch, **facts)
+    install_driver(monkeypatch, **facts)
     with pytest.raises(DeviceError) as caught:
         Kernel(plan_of("nvfp4_5_collector"), Path("none.cubin"))
     assert what in str(caught.value)
@@ -130,7 +94,7 @@ def test_what_is_too_old_or_too_small_is_said(monkeypatch, function, facts, what
 
 @pytest.mark.parametrize("call", ["cuFuncSetAttribute", "cuLaunchKernelEx"])
 def test_a_refusal_of_the_driver_is_named(monkeypatch, function, call):
-    install(monkeypatch).refuses.add(call)
+    install_driver(monkeypatch).refuses.add(call)
     with pytest.raises(DeviceError, match=f"{call}: CUDA_ERROR_INVALID_VALUE"):
         Kernel(plan_of("nvfp4_5_collector"), Path("none.cubin")).prepare(X)()
 
