@@ -9,7 +9,7 @@ from kgen.budget.model import Budget
 from kgen.spec import Violation
 from kgen.spec.base import Registers
 from kgen.spec.hopper import WgmmaPersistent, WgmmaSchedule, WgmmaWs
-from kgen.spec.rules.wgmma import consumer_m, mma_k, mma_n, slabs_of
+from kgen.spec.rules.wgmma import SLAB_M, consumer_m, mma_k, mma_n, slabs_of
 from kgen.spec.single_role import WgmmaSingle
 
 # With one stage the descriptors of its wgmmas are loop invariants. Up to so many per consumer, the
@@ -59,8 +59,8 @@ def _one_stage(b: Budget, s: WgmmaSchedule) -> Iterator[Violation]:
     if s.stages == 1 and slabs * steps > ONE_STAGE_WGMMAS:
         yield Violation(
             ("schedule", "stages"),
-            f"one stage with {slabs * steps} wgmmas of a consumer ({slabs} x 64 rows, {steps} K "
-            f"steps): ptxas keeps their descriptors in registers and may spill; at most "
+            f"one stage with {slabs * steps} wgmmas of a consumer ({slabs} x {SLAB_M} rows, "
+            f"{steps} K steps): ptxas keeps their descriptors in registers and may spill; at most "
             f"{ONE_STAGE_WGMMAS} with one stage",
         )
 

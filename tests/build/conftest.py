@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,12 @@ def fresh_workers():
     pool.close_all()
     yield
     pool.close_all()
+
+
+@pytest.fixture(scope="session")
+def gxx() -> str:
+    """g++, which `make test` needs anyway; somebody who runs a single file may lack it."""
+    found = shutil.which("g++")
+    if found is None:
+        pytest.skip("no g++ on PATH")
+    return found

@@ -72,10 +72,8 @@ extern "C" int {0}_last_error(void) {{ return 0; }}
 
 
 @pytest.fixture(scope="module")
-def compiled(many_rows, tmp_path_factory):
+def compiled(gxx, many_rows, tmp_path_factory):
     """The C side of the dispatch table, linked with kernels that do nothing."""
-    if shutil.which("g++") is None:
-        pytest.skip("no g++ on PATH")
     folder = tmp_path_factory.mktemp("dispatch")
     shipping.put(many_rows, folder)
     names = [kernel.name for kernel in many_rows.kernels]
@@ -193,19 +191,15 @@ def test_the_cmake_project(tmp_path, trap):
     assert toolkit and all(Path(found).is_relative_to(private) for found in toolkit), toolkit
 
 
-def test_the_program_without_cmake(tmp_path):
-    if shutil.which("g++") is None:
-        pytest.skip("no g++ on PATH")
+def test_the_program_without_cmake(gxx, tmp_path):
     nvcc = locate().nvcc
     program = consumers.build_program(tmp_path, nvcc)
     for name in ("dispatch", "refusals"):
         consumers.run([program, name], tmp_path)
 
 
-def test_the_torch_project(tmp_path, trap):
+def test_the_torch_project(gxx, tmp_path, trap):
     pytest.importorskip("torch", reason="torch is not installed")
-    if shutil.which("g++") is None:
-        pytest.skip("no g++ on PATH")
     nvcc = locate().nvcc
     built = consumers.build_torch(tmp_path, nvcc, trap)
     assert sorted(p.name.split(".")[0] for p in built.glob("consumer_gemm/*")) == [

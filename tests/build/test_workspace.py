@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -68,13 +67,11 @@ REFUSE = """const auto* bytes = static_cast<const unsigned char*>(workspace);
 
 
 @pytest.fixture(scope="module")
-def folder(no_toolchain, tmp_path_factory) -> Path:
+def folder(gxx, no_toolchain, tmp_path_factory) -> Path:
     """Kernels that cut tiles and one that does not; beside them stubs.cpp, which takes their place.
 
     A stub's launch wants the flags of its grid as zeros, and parts as nobody wrote them.
     """
-    if shutil.which("g++") is None:
-        pytest.skip("no g++ on PATH")
     found = tmp_path_factory.mktemp("workspace")
     lock = shipping.shipment([*map(cutting, CUTTING), shipping.spec("whole", F32)], name="spaces")
     shipping.put(lock, found)
