@@ -58,7 +58,6 @@ def cluster(m: int, n: int) -> dict[str, str]:
 SWAP = {
     "tile: {m: 128, n: 256, k: 64}": "tile: {m: 16, n: 128, k: 64}",
     "clusters: auto": "clusters: auto\n  swap_operands: true",
-    "scheduler: wrap": "scheduler: round_robin",
     **cluster(1, 1),
 }
 """Changes to columns of D along the rows of a wgmma: one slab of 64 x 16 for each consumer."""

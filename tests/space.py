@@ -154,7 +154,7 @@ def _wgmma_persistent(one: Draw, s: dict[str, Any]) -> None:
         s["tile"]["m"] = 8 * one(1, 2, 2, 3, 5, 8, 8, 16, 32)
         s["tile"]["n"] = 64 * s["consumers"] * one(1, 1, 2)
     s["release"] = one("previous", "same")
-    s["scheduler"] = "round_robin" if "swap_operands" in s else one("round_robin", "wrap", "wrap")
+    s["scheduler"] = one("round_robin", "wrap", "wrap")
     s["cluster"] = {"m": one(1, 1, 2, 2, 3, 4), "n": one(1, 1, 2)}
     s["clusters"] = one("auto", "auto", 1, 3)
     s["pdl"] = one(True, False)

@@ -387,19 +387,21 @@ SWAPPED: dict[str, dict[str, Any]] = {
     "256_rows_deferred": {
         "schedule": {"tile": {"m": 256, "n": 64}, "consumers": 1, "epilogue": {"deferred": True}},
     },
-    "deferred_2x1": {
+    "deferred_wrap_2x1": {
         "gemm": BF16,
         "schedule": {
             "tile": {"m": 48},
+            "scheduler": "wrap",
             "cluster": {"m": 2},
             "epilogue": {"deferred": True, "store_buffers": 1},
         },
     },
-    "none_2x2": {
+    "none_2x2_wrap": {
         "schedule": {
             "tile": {"m": 16},
             "producer": "none",
             "cluster": {"m": 2, "n": 2},
+            "scheduler": "wrap",
         },
     },
     "n_major": {
@@ -415,9 +417,9 @@ SWAPPED: dict[str, dict[str, Any]] = {
         "gemm": {"a": {"major": "m"}},
         "schedule": {"tile": {"m": 64, "k": 32}, "swizzle_bytes": 32, "release": "previous"},
     },
-    "f16_accumulation_three_clusters": {
+    "f16_accumulation_wrap": {
         "gemm": {"accumulator": "f16"},
-        "schedule": {"tile": {"m": 16, "k": 32}, "clusters": 3},
+        "schedule": {"tile": {"m": 16, "k": 32}, "scheduler": "wrap", "clusters": 3},
     },
     "f16_accumulation_8_rows": {
         "gemm": {"accumulator": "f16"},
@@ -428,13 +430,13 @@ SWAPPED: dict[str, dict[str, Any]] = {
         "gemm": {**BF16, "d": {"dtype": "f32"}},
         "schedule": {"tile": {"m": 40}, "epilogue": {"store_buffers": 3}},
     },
-    "e4m3": {
+    "e4m3_wrap": {
         "gemm": operands("e4m3", "e5m2", "bf16"),
-        "schedule": {"tile": {"m": 8, "k": 128}},
+        "schedule": {"tile": {"m": 8, "k": 128}, "scheduler": "wrap"},
     },
     "tf32": {
         "gemm": operands("tf32", "tf32", "f32"),
-        "schedule": {"tile": {"m": 16, "k": 32}, "producer": "warp"},
+        "schedule": {"tile": {"m": 16, "k": 32}, "scheduler": "wrap", "producer": "warp"},
     },
     "s8": {
         "gemm": operands("s8", "s8", "s32", "s32"),

@@ -16,8 +16,8 @@ LARGEST = 1_000_000  # multiplications: the emulator needs a second for as many
 KERNELS = (
     "swapped_8_rows",
     "swapped_n_major",
-    "swapped_none_2x2",
-    "swapped_f16_accumulation_three_clusters",
+    "swapped_none_2x2_wrap",
+    "swapped_f16_accumulation_wrap",
     "swapped_bf16_f32_output",
     "swapped_s8",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from persistent import A_M, AT_ONCE, B_N, F16, SWAP, WHOLE, cluster, findings, plan_of, refusal
+from persistent import A_M, AT_ONCE, B_N, F16, SWAP, cluster, findings, plan_of, refusal
 
 from kgen import explain
 from kgen.errors import BudgetError
@@ -34,11 +34,6 @@ def swapped(m: int, n: int, k: int = 64, **changes: dict[str, str]) -> dict[str,
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        (
-            swapped(16, 128, b={"scheduler: wrap": "scheduler: wrap"}),
-            "fast.yaml:12:14: schedule.scheduler: wrap; cut tiles of swapped operands are not "
-            "known to be right on hardware: take round_robin",
-        ),
         (
             swapped(16, 96),
             "fast.yaml:10:20: schedule.tile.n: 96 columns for 2 consumers; with swap_operands each "
@@ -72,6 +67,12 @@ def swapped(m: int, n: int, k: int = 64, **changes: dict[str, str]) -> dict[str,
             "fast.yaml:10:13: schedule.tile.m: 40 rows; with swap_operands they must be a multiple "
             "of 16 (one wgmma of integers with more than 32 columns) up to 256 (one wgmma); "
             "the nearest are 32 and 48",
+        ),
+        (
+            swapped(8, 128, types=F16),
+            "fast.yaml:10:13: schedule.tile.m: 8 rows; with swap_operands they must be a multiple "
+            "of 16 (a part of a cut tile is left four registers at a time) up to 256 (one wgmma); "
+            "the nearest is 16",
         ),
         (
             swapped(16, 128, 24),
@@ -222,7 +223,16 @@ def test_the_caller_sees_no_difference():
         ("d", "n", "m", "ldd"),
     ]
     assert [m.box for m in plan.maps] == [(64, 16), (64, 128), (16, 16)]
-    assert plan.problem_fields == plan_of(WHOLE).problem_fields
+    assert plan.problem_fields == plan_of().problem_fields
+
+
+def test_what_cutting_a_tile_must_save():
+    """256 KiB of B: 16 stages of 128 x 64 x 2 bytes, whatever the rows."""
+    for m in (8, 64):
+        resident = plan_of(swapped(m, 128)).resident
+        assert resident is not None
+        assert resident.least_saving == 16
+        assert resident.part_bytes == m * 128 * 4
 
 
 def test_explain_says_how_d_leaves():
