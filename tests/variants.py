@@ -256,6 +256,24 @@ PERSISTENT: dict[str, dict[str, Any]] = {
     },
     "registers": {"registers": {"producer": 56, "consumer": 152}},
     "k_128_two_panels": {"tile": {"k": 128}, "stages": 2, "cluster": {"m": 2, "n": 2}},
+    "snake_alternating": {
+        "clusters": 1,
+        "raster": {"along": "n", "group": 1, "snake": True},
+        "k_order": "alternating",
+        "epilogue": {"deferred": True},
+    },
+    "snake_m_alternating_none": {
+        "clusters": 2,
+        "cluster": {"m": 2},
+        "producer": "none",
+        "raster": {"along": "m", "group": 1, "snake": True},
+        "k_order": "alternating",
+    },
+    "snake_wrap": {
+        "clusters": 3,
+        "raster": {"along": "n", "group": 2, "snake": True},
+        "scheduler": "wrap",
+    },
     "k_48_swizzle_32": {"tile": {"k": 48}, "swizzle_bytes": 32, "cluster": {"n": 2}},
 }
 """Schedules of wgmma_persistent, over SCHEDULES; f16 in and out, f32 accumulation, K-major."""

@@ -186,11 +186,36 @@ def result_path(folder: Path, kernel: str, gpu: str) -> Path:
 
 
 def save_result(result: Result, folder: Path) -> Path:
-    """Write a result under its own name and return the path. Same result, same bytes."""
+    """Write a result under its own name and return the path. Same result, same bytes.
+
+    What the file there holds of other shapes stays, if the same code was measured on the same day
+    in the same surroundings.
+    Raises  KgenError, naming the file, where it is no result file
+    """
     path = result_path(folder, result.kernel, result.gpu.name)
     make_folder(folder)
+    if path.exists():
+        result = _with_other_shapes(result, load_result(path))
     write_whole(path, dump_result(result).encode())
     return path
+
+
+def _with_other_shapes(result: Result, before: Result) -> Result:
+    """`result`, and what `before` says about shapes that it does not."""
+    same = ("source_digest", "compiler", "gpu", "measured_on")
+    if any(getattr(result, field) != getattr(before, field) for field in same):
+        return result
+    timed_now = {(x.m, x.n, x.k) for x in result.timings}
+    verified_now = {(x.shape, x.data) for x in result.verification}
+    timings = [x for x in before.timings if (x.m, x.n, x.k) not in timed_now]
+    verification = [x for x in before.verification if (x.shape, x.data) not in verified_now]
+    return result.model_copy(
+        update={
+            "timings": (*timings, *result.timings),
+            "verification": (*verification, *result.verification),
+            "notes": tuple(dict.fromkeys((*before.notes, *result.notes))),
+        }
+    )
 
 
 def dump_result(result: Result) -> str:

@@ -84,13 +84,16 @@ def grid_rows(plan: KernelPlan) -> list[str]:
     most = "as many as the device holds" if s.clusters == "auto" else f"at most {s.clusters}"
     rows = [
         f"resident clusters of {s.cluster.m} x {s.cluster.n} CTAs, {most}; cluster tile {m} x {n}",
-        f"raster groups of {s.raster.group} cluster tiles along {s.raster.along}; "
+        f"raster groups of {s.raster.group} cluster tiles along {s.raster.along}"
+        f"{', every second one backwards' if s.raster.snake else ''}; "
         + (
             f"tiles are cut where that saves {plan.resident.least_saving} K tiles"
             if plan.resident and plan.resident.cuts
             else "round robin"
         ),
     ]
+    if s.k_order == "alternating":
+        rows.append("K rises in one tile of a cluster and falls in its next, from what L2 holds")
     held = plan.budget.arch.sm_count // (s.cluster.m * s.cluster.n)
     for rows_m, columns, _ in plan.budget.spec.verify.shapes:
         tiles = -(-rows_m // m) * -(-columns // n)

@@ -237,7 +237,12 @@ def resident_clusters(plan: KernelPlan, function: Any) -> int:
     size = plan.cluster[0] * plan.cluster[1]
     config = launch_config(size, plan.threads, plan.smem_bytes, memory_attributes(plan))
     answer = driver.cuOccupancyMaxActiveClusters(driver.CUfunction(function.kernel.ptr), config)
-    return checked(answer, "cuOccupancyMaxActiveClusters")
+    clusters = checked(answer, "cuOccupancyMaxActiveClusters")
+    if clusters == 0:
+        raise DeviceError(
+            f"{plan.name}: the device holds no cluster of {size} CTAs; fix: run it on a whole GPU"
+        )
+    return clusters
 
 
 class SharedLibrary:

@@ -78,6 +78,15 @@ class Cluster(Model):
     )
 
 
+class ClusterRaster(Raster):
+    """Order of the cluster tiles over D."""
+
+    snake: bool = Field(
+        False,
+        description="Walk every second group backwards: it begins with rows or columns in L2.",
+    )
+
+
 class TmaPerWarp(Model):
     """Every consumer warp stages panels of its own 16 rows and stores them itself."""
 
@@ -138,7 +147,12 @@ class WgmmaPersistent(Model):
         None,
         description="Shared memory the CTA may use, with unit (200KiB); default the hardware's.",
     )
-    raster: Raster = Raster()  # pyright: ignore[reportCallIssue]
+    raster: ClusterRaster = ClusterRaster()  # pyright: ignore[reportCallIssue]
+    k_order: Literal["rising", "alternating"] = Field(
+        "rising",
+        description="Direction along K. alternating goes down in every second tile of a cluster, "
+        "which begins with what the tile before left in L2; round_robin only.",
+    )
     l2: L2 = L2(promotion_bytes=256)
     pdl: bool = Field(
         False,

@@ -98,6 +98,9 @@ def host_code(source: str, clustered: bool) -> str:
 KERNELS = {
     "2x1": {},
     "1x1 along m": cluster(1, 1) | {"raster: {along: n, group: 8}": "raster: {along: m, group: 3}"},
+    "2x1 snake": {"group: 8}": "group: 3, snake: true}"},
+    "1x1 along m, snake": cluster(1, 1)
+    | {"raster: {along: n, group: 8}": "raster: {along: m, group: 3, snake: true}"},
     "2x2 at most 7": cluster(2, 2) | {"clusters: auto": "clusters: 7"},
 }
 
@@ -172,3 +175,15 @@ def covers(plan: WgmmaPersistentPlan, grid: Grid, locations: list[str]) -> None:
         places.add((row // plan.tile[0], col // plan.tile[1]))
     rows, cols = grid.tiles_m * plan.cluster[0], grid.tiles_n * plan.cluster[1]
     assert places == {(i, j) for i in range(rows) for j in range(cols)}
+    if plan.snakes:
+        walks_to_neighbours(plan, grid, locations)
+
+
+def walks_to_neighbours(plan: WgmmaPersistentPlan, grid: Grid, locations: list[str]) -> None:
+    """From one raster group to the next, the rows or columns that the groups share stay the same."""
+    first = [line.split() for line in locations[:: grid.cluster_size]]
+    along_n = plan.raster_along_n
+    group = (grid.tiles_m if along_n else grid.tiles_n) * 3
+    for i in range(group, len(first), group):
+        shared = 3 if along_n else 4  # row or column
+        assert first[i - 1][shared] == first[i][shared], (grid, i)

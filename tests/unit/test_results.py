@@ -117,6 +117,34 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch) -> None
     assert path.read_bytes() == before and os.listdir(tmp_path) == [path.name]
 
 
+def test_other_shapes_of_the_same_code_and_day_stay(tmp_path: Path) -> None:
+    """Two runs of one day make one file; a shape measured again takes the place of the first."""
+    small = timed(64, 64, 64, measurement(), {})
+    save_result(result(), tmp_path)
+    path = save_result(result(timings=(small,), notes=("later",)), tmp_path)
+    found = load_result(path)
+    assert [x.m for x in found.timings] == [8192, 64]
+    assert found.notes == ("later",) and found.verification == result().verification
+    again = load_result(save_result(result(), tmp_path))
+    assert [x.m for x in again.timings] == [64, 8192]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"source_digest": "new"},
+        {"measured_on": datetime.date(2026, 12, 1)},
+        {"gpu": Gpu(name="NVIDIA H200", driver="590.1")},
+        {"compiler": Compiler(name="nvcc", version="13.5")},
+    ],
+)
+def test_what_was_measured_otherwise_is_replaced(tmp_path: Path, change) -> None:
+    save_result(result(), tmp_path)
+    small = timed(64, 64, 64, measurement(), {})
+    found = load_result(save_result(result(timings=(small,), **change), tmp_path))
+    assert [x.m for x in found.timings] == [64]
+
+
 def broken(**changes) -> str:
     """The text of a result file with top-level fields changed; None removes one."""
     data = json.loads(dump_result(result()))

@@ -37,21 +37,18 @@ enum hopper_fast_bf16_status {
     hopper_fast_bf16_d_null = 15,
     hopper_fast_bf16_d_unaligned = 16,
     hopper_fast_bf16_ldd_too_small = 17,
-    hopper_fast_bf16_workspace_unusable = 18,
-    hopper_fast_bf16_d_not_on_device = 19,
-    hopper_fast_bf16_wrong_device = 20,
-    hopper_fast_bf16_driver_too_old = 21,
-    hopper_fast_bf16_tensor_map_refused = 22,
-    hopper_fast_bf16_cuda_error = 23,
+    hopper_fast_bf16_d_not_on_device = 18,
+    hopper_fast_bf16_wrong_device = 19,
+    hopper_fast_bf16_driver_too_old = 20,
+    hopper_fast_bf16_tensor_map_refused = 21,
+    hopper_fast_bf16_cuda_error = 22,
 };
 
 // Prepares the current device; optional, the first launch on a device does it otherwise. To be
 // repeated after cudaDeviceReset.
 int hopper_fast_bf16_init(void);
 
-// Bytes of device memory that a launch needs on the current device beside its operands; 0 where no
-// tile is cut. It must be zero before its first use, and every launch leaves it fit for the next;
-// launches that may run at the same time need one each.
+// Bytes of device memory that a launch needs beside its operands. Always 0 for this kernel.
 size_t hopper_fast_bf16_workspace_bytes(int64_t m, int64_t n, int64_t k);
 
 // Enqueues D = A @ B.T on `stream`, on the device that holds d. A null stream is that device's

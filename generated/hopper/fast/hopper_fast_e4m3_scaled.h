@@ -45,21 +45,18 @@ enum hopper_fast_e4m3_scaled_status {
     hopper_fast_e4m3_scaled_d_null = 19,
     hopper_fast_e4m3_scaled_d_unaligned = 20,
     hopper_fast_e4m3_scaled_ldd_too_small = 21,
-    hopper_fast_e4m3_scaled_workspace_unusable = 22,
-    hopper_fast_e4m3_scaled_d_not_on_device = 23,
-    hopper_fast_e4m3_scaled_wrong_device = 24,
-    hopper_fast_e4m3_scaled_driver_too_old = 25,
-    hopper_fast_e4m3_scaled_tensor_map_refused = 26,
-    hopper_fast_e4m3_scaled_cuda_error = 27,
+    hopper_fast_e4m3_scaled_d_not_on_device = 22,
+    hopper_fast_e4m3_scaled_wrong_device = 23,
+    hopper_fast_e4m3_scaled_driver_too_old = 24,
+    hopper_fast_e4m3_scaled_tensor_map_refused = 25,
+    hopper_fast_e4m3_scaled_cuda_error = 26,
 };
 
 // Prepares the current device; optional, the first launch on a device does it otherwise. To be
 // repeated after cudaDeviceReset.
 int hopper_fast_e4m3_scaled_init(void);
 
-// Bytes of device memory that a launch needs on the current device beside its operands; 0 where no
-// tile is cut. It must be zero before its first use, and every launch leaves it fit for the next;
-// launches that may run at the same time need one each.
+// Bytes of device memory that a launch needs beside its operands. Always 0 for this kernel.
 size_t hopper_fast_e4m3_scaled_workspace_bytes(int64_t m, int64_t n, int64_t k);
 
 // Enqueues D = A @ B.T on `stream`, on the device that holds d. A null stream is that device's
