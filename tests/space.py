@@ -155,8 +155,6 @@ def _wgmma_persistent(one: Draw, s: dict[str, Any]) -> None:
         s["tile"]["n"] = 64 * s["consumers"] * one(1, 1, 2)
     s["release"] = one("previous", "same")
     s["scheduler"] = one("round_robin", "wrap", "wrap")
-    if s["scheduler"] == "round_robin":
-        s["k_order"] = one("rising", "alternating")
     s["raster"]["snake"] = one(True, False)
     s["cluster"] = {"m": one(1, 1, 2, 2, 3, 4), "n": one(1, 1, 2)}
     s["clusters"] = one("auto", "auto", 1, 3)

@@ -256,18 +256,11 @@ PERSISTENT: dict[str, dict[str, Any]] = {
     },
     "registers": {"registers": {"producer": 56, "consumer": 152}},
     "k_128_two_panels": {"tile": {"k": 128}, "stages": 2, "cluster": {"m": 2, "n": 2}},
-    "snake_alternating": {
-        "clusters": 1,
-        "raster": {"along": "n", "group": 1, "snake": True},
-        "k_order": "alternating",
-        "epilogue": {"deferred": True},
-    },
-    "snake_m_alternating_none": {
+    "snake_m_none": {
         "clusters": 2,
         "cluster": {"m": 2},
         "producer": "none",
         "raster": {"along": "m", "group": 1, "snake": True},
-        "k_order": "alternating",
     },
     "snake_wrap": {
         "clusters": 3,

@@ -92,8 +92,6 @@ def grid_rows(plan: KernelPlan) -> list[str]:
             else "round robin"
         ),
     ]
-    if s.k_order == "alternating":
-        rows.append("K rises in one tile of a cluster and falls in its next, from what L2 holds")
     held = plan.budget.arch.sm_count // (s.cluster.m * s.cluster.n)
     for rows_m, columns, _ in plan.budget.spec.verify.shapes:
         tiles = -(-rows_m // m) * -(-columns // n)

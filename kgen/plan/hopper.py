@@ -146,7 +146,6 @@ class WgmmaPersistentPlan(KernelPlan):
     several_consumers: bool
     swaps: bool  # D^T = B A^T: columns of D lie along the rows of a wgmma
     snakes: bool  # every second raster group is walked backwards
-    alternates: bool  # K falls in every second tile of a cluster
     wraps: bool
     refills: bool  # no producer: a consumer thread loads
     a_loads: tuple[Load, ...]

@@ -53,7 +53,6 @@ def lower_wgmma_persistent(loaded: LoadedSpec, budget: Budget) -> WgmmaPersisten
         several_consumers=s.consumers > 1,
         swaps=s.swap_operands,
         snakes=s.raster.snake,
-        alternates=s.k_order == "alternating",
         wraps=wraps,
         refills=s.producer == "none",
         a_loads=_loads(s, budget.box("a"), s.tile.m, s.cluster.n),
@@ -116,11 +115,6 @@ def _structure(s: WgmmaPersistent, b: Budget) -> tuple[str, ...]:
         "K is summed in one fixed order: equal inputs on the same device give equal bits.",
     )
     whole = ("K is summed in one fixed order: equal inputs give equal bits.",)
-    alternating = (
-        "K rises in the first, third, ... tile of a cluster and falls in the others: equal inputs on",
-        "the same device give equal bits.",
-    )
-    sums = {"wrap": cuts, "round_robin": alternating if s.k_order == "alternating" else whole}
     overlaps = (
         "Launched with programmatic stream serialisation: its prologue overlaps the launch ahead;",
         "A, B and D are touched only after that has ended.",
@@ -130,7 +124,7 @@ def _structure(s: WgmmaPersistent, b: Budget) -> tuple[str, ...]:
         *(swapped if s.swap_operands else ()),
         f"Resident clusters of {cluster}, one CTA per SM, take cluster tiles in turn, in groups of",
         f"{s.raster.group} {along}{', every second group backwards' if s.raster.snake else ''}.",
-        *sums[s.scheduler],
+        *(cuts if s.scheduler == "wrap" else whole),
         *(overlaps if s.pdl else ()),
     )
 

@@ -148,11 +148,6 @@ class WgmmaPersistent(Model):
         description="Shared memory the CTA may use, with unit (200KiB); default the hardware's.",
     )
     raster: ClusterRaster = ClusterRaster()  # pyright: ignore[reportCallIssue]
-    k_order: Literal["rising", "alternating"] = Field(
-        "rising",
-        description="Direction along K. alternating goes down in every second tile of a cluster, "
-        "which begins with what the tile before left in L2; round_robin only.",
-    )
     l2: L2 = L2(promotion_bytes=256)
     pdl: bool = Field(
         False,

@@ -140,34 +140,6 @@ def test_planted_faults_are_found_and_placed(fault: str) -> None:
         assert any("hopper_v6.cu:" in f.line for f in found), [str(f) for f in found]
 
 
-FALLING = {
-    "persistent_snake_alternating": ("rises ? i : problem.k_tiles - 1 - i", "rises ? i : i / 2"),
-    "persistent_snake_m_alternating_none": (
-        "at.turn % 2 ? k_tile : problem.k_tiles - 1 - k_tile",
-        "at.turn % 2 ? k_tile : k_tile / 2",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", FALLING)
-def test_k_falls_in_every_second_tile(name: str) -> None:
-    """With another rule for the second tile of a cluster, that tile is wrong and the first right."""
-    old, new = FALLING[name]
-    plan = lower(variant(name))
-    source = render(plan).source
-    assert source.count(old) == 1
-    ptx = compile_source(
-        source.replace(old, new), name=plan.name, target=plan.target, emit="ptx"
-    ).data.decode()
-    tile, (rows, columns) = tile_of(plan), plan.cluster_tile
-    clusters = plan.resident.most if plan.resident else None
-    assert clusters
-    one = shape(tile, rows, clusters * columns, 3 * tile.k, "one tile a cluster")
-    two = shape(tile, 2 * rows, clusters * columns, 3 * tile.k, "two tiles a cluster")
-    cases, _ = verify_in_emulator(plan, ptx, (one, two), ("early",))
-    assert [case.wrong > 0 for case in cases] == [False, True]
-
-
 LADDER_FAULTS = {
     # rung, a line of its source, its replacement, and what must be found
     "fragments before the bytes have landed": (

@@ -114,14 +114,11 @@ pipeline
         (
             {
                 "raster: {along: n, group: 8}": "raster: {along: n, group: 8, snake: true}",
-                "scheduler: wrap": "scheduler: round_robin\n  k_order: alternating",
+                "scheduler: wrap": "scheduler: round_robin",
             },
             [
                 "8 columns, every second group backwards.",
-                "K rises in the first, third, ... tile of a cluster and falls in the others: equal "
-                "inputs on",
                 "  raster groups of 8 cluster tiles along n, every second one backwards; round robin",
-                "  K rises in one tile of a cluster and falls in its next, from what L2 holds",
             ],
         ),
     ],

@@ -99,13 +99,6 @@ WITHOUT_DEFERRED = {old: new for old, new in F16.items() if old not in NOT_DEFER
             ],
         ),
         (
-            {"pdl: false": "k_order: alternating\n  pdl: false"},
-            [
-                "fast.yaml:20:12: schedule.k_order: alternating; with scheduler: wrap a tile starts "
-                "at the K tile that all clusters are at, so K can only rise: write k_order: rising"
-            ],
-        ),
-        (
             WITHOUT_DEFERRED,
             [
                 "fast.yaml:21:62: schedule.epilogue.deferred: f16 accumulators are stored as they "
@@ -183,7 +176,6 @@ def test_broken_rules_are_reported_together():
         {"stages: 3": "stages: 1"},
         {"clusters: auto": "clusters: 1024"},
         {"scheduler: wrap": "scheduler: round_robin", "pdl: false": "pdl: true"},
-        {"scheduler: wrap": "scheduler: round_robin\n  k_order: alternating"},
         {"group: 8}": "group: 8, snake: true}"},
         {"producer: warpgroup": "producer: warp", **NOT_DEFERRED},
         F16,

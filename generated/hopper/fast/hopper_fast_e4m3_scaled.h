@@ -2,7 +2,7 @@
 // Interface of hopper_fast_e4m3_scaled.cu.
 // D[M,N] bf16 = A[M,K] e4m3 @ B[N,K].T e4m3, f32 accumulation. CTA tile 256 x 128 x 128.
 // A[M,K], B[N,K], D[M,N] row-major; D overlaps neither. Leading dimensions in elements.
-// M, N, K from 0 to 2147483135, at most 2^31 - 1 tiles.
+// M, N, K from 0 to 2147482623, at most 2^31 - 1 tiles.
 // a, b: 16-byte aligned; lda, ldb: multiples of 16, below 2^40 bytes.
 // d: aligned to its element. Where d is 16-byte aligned and N and ldd are multiples of 8,
 // TMA stores D; elsewhere the consumers store it element by element, which is slower.

@@ -42,7 +42,6 @@ def rules(spec: KernelSpec) -> Iterator[Violation]:
     yield from _cluster(spec, s)
     yield from stage_rules(s)
     yield from register_rules(s)
-    yield from _k_order(spec, s)
     yield from _epilogue(spec, s)
     yield from _promotion(spec, s)
 
@@ -108,22 +107,6 @@ def _cluster(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
                 f"{parts} CTAs of the cluster share it and load {extent}/{parts} of it each; "
                 f"a part must be a multiple of {least}",
             )
-
-
-def _k_order(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
-    if s.k_order == "rising":
-        return
-    if s.scheduler == "wrap":
-        yield Violation(
-            ("schedule", "k_order"),
-            "alternating; with scheduler: wrap a tile starts at the K tile that all clusters are "
-            "at, so K can only rise: write k_order: rising",
-        )
-    if spec.gemm.block_scale is not None:
-        yield Violation(
-            ("schedule", "k_order"),
-            "alternating; block scales are read as K rises: write k_order: rising",
-        )
 
 
 def _epilogue(spec: KernelSpec, s: WgmmaPersistent) -> Iterator[Violation]:
