@@ -51,16 +51,14 @@ def emulate(
 
     from kgen.emu import emulate as run
     from kgen.emu import load_launch
-    from kgen.emu.api import DEFAULT_SCHEDULES
     from kgen.emu.picture import svg
     from kgen.emu.timeline import chrome_trace
     from kgen.files import write_whole
 
     description = load_launch(launch)
     ptx = _ptx(file, description.kernel, target)
-    chosen = tuple(schedules.split(",")) if schedules else DEFAULT_SCHEDULES
     traced = timeline is not None or picture is not None
-    report = run(ptx, description, chosen, max_steps, traced)
+    report = run(ptx, description, _names(schedules), max_steps, traced)
     if outputs is not None:
         buffer = io.BytesIO()
         named: Any = {f"array_{name}": bits for name, bits in report.outputs.items()}
@@ -82,6 +80,12 @@ def emulate(
         lines += [f"    {gap}" for gap in gaps[:10]]
     emit(as_json, json.loads(report.to_json()), "\n".join(lines))
     _exit(report.verdict if report.outputs_agree else "error")
+
+
+def _names(schedules: str | None) -> tuple[str, ...]:
+    from kgen.emu.api import DEFAULT_SCHEDULES
+
+    return DEFAULT_SCHEDULES if schedules is None else tuple(schedules.split(","))
 
 
 def _ptx(file: Path, kernel: str, target: str) -> str:
@@ -122,17 +126,19 @@ def verify_emulated(
     keep    folder for the PTX and one launch description per shape, which `kgen emulate` takes
     """
     from kgen import api
-    from kgen.emu.api import DEFAULT_SCHEDULES
+    from kgen.files import make_folder
     from kgen.verify import emulator
     from kgen.verify.record import emulator_record, save_emulator_record
 
     plan = api.lower(api.load_spec(spec))
     emulator.require_covered(plan)
+    for folder in (keep, record):
+        if folder is not None:
+            make_folder(folder)  # before a run of minutes, whose results it is for
     compiler = "nvrtc" if toolchain == "private" else "nvcc"
     build: dict[str, Any] = {"compiler": compiler, "toolchain": toolchain}
     registers = api.build(plan, **build).resources[0].registers
     ptx = api.build(plan, emit="ptx", line_info=True, **build).data.decode()
-    chosen = tuple(schedules.split(",")) if schedules else DEFAULT_SCHEDULES
     if keep is not None:
         _keep(keep, plan, ptx, registers)
 
@@ -141,7 +147,7 @@ def verify_emulated(
         note(f"{state} {case.shape.label:<36} {len(case.report.schedules)} schedules")
 
     cases, judgement = emulator.verify_in_emulator(
-        plan, ptx, emulator.shapes_of(plan), chosen, registers, progress, seed
+        plan, ptx, emulator.shapes_of(plan), _names(schedules), registers, progress, seed
     )
     right = sum(case.passed for case in cases)
     wrong = any(case.wrong and not case.stop for case in cases)
@@ -198,7 +204,6 @@ def _keep(folder: Path, plan: Any, ptx: str, registers: int) -> None:
     from kgen.emu import dump_launch
     from kgen.verify import emulator
 
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{plan.name}.ptx").write_text(ptx)
     for shape in emulator.shapes_of(plan):
         name = f"{shape.m}x{shape.n}x{shape.k}.ld{shape.lda}-{shape.ldb}-{shape.ldd}.launch.yaml"

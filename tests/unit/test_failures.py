@@ -57,6 +57,14 @@ def test_names_and_kinds_of_files_that_no_system_takes_are_texts(kgen, v6):
     assert kgen("check", long)[0] == 2
 
 
+@pytest.mark.parametrize("option", ["--keep", "--record"])
+def test_verify_looks_at_its_folders_first(kgen, no_toolchain, option):
+    """Not where the run, of minutes, has ended."""
+    Path("file").touch()
+    found = kgen("verify", V6_SPEC, "--on", "emulator", option, "file")
+    assert found == (2, "", "file: not a folder\n")
+
+
 def test_trouble_with_the_cache_is_this_machines(kgen, monkeypatch):
     monkeypatch.setenv("KGEN_CACHE", "n" * 300)
     code, out, err = kgen("build", V6_SPEC)
