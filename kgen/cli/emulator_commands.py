@@ -55,6 +55,9 @@ def emulate(
     from kgen.emu.timeline import chrome_trace
     from kgen.files import write_whole
 
+    for path in (outputs, timeline, picture):
+        if path is not None:
+            path.parent.stat()  # raises OSError now; behind the run its report would be lost
     description = load_launch(launch)
     ptx = _ptx(file, description.kernel, target)
     traced = timeline is not None or picture is not None
@@ -94,8 +97,8 @@ def _ptx(file: Path, kernel: str, target: str) -> str:
 
     try:
         text = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EmulatorError(f"{file}: cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise EmulatorError(f"{file}: not UTF-8 text") from error
     if file.suffix != ".cu":
         return text
     from kgen.build.compile import compile_source
