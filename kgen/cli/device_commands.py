@@ -77,7 +77,7 @@ def verify(
             raise KgenError("--shape is for a GPU; the emulator's shapes follow from the tile")
         verify_emulated(spec, schedules, toolchain, as_json, keep, seed, record)
         return
-    if schedules or keep or record:
+    if schedules is not None or keep or record:
         raise KgenError("--schedules, --keep and --record are for the emulator: --on emulator")
     _verify_on_gpu(spec, shape, seed, toolchain, as_json)
 

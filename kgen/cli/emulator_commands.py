@@ -51,16 +51,17 @@ def emulate(
 
     from kgen.emu import emulate as run
     from kgen.emu import load_launch
-    from kgen.emu.api import DEFAULT_SCHEDULES
     from kgen.emu.picture import svg
     from kgen.emu.timeline import chrome_trace
     from kgen.files import write_whole
 
+    for path in (outputs, timeline, picture):
+        if path is not None:
+            path.parent.stat()  # raises OSError now; behind the run its report would be lost
     description = load_launch(launch)
     ptx = _ptx(file, description.kernel, target)
-    chosen = tuple(schedules.split(",")) if schedules else DEFAULT_SCHEDULES
     traced = timeline is not None or picture is not None
-    report = run(ptx, description, chosen, max_steps, traced)
+    report = run(ptx, description, _names(schedules), max_steps, traced)
     if outputs is not None:
         buffer = io.BytesIO()
         named: Any = {f"array_{name}": bits for name, bits in report.outputs.items()}
@@ -84,14 +85,20 @@ def emulate(
     _exit(report.verdict if report.outputs_agree else "error")
 
 
+def _names(schedules: str | None) -> tuple[str, ...]:
+    from kgen.emu.api import DEFAULT_SCHEDULES
+
+    return DEFAULT_SCHEDULES if schedules is None else tuple(schedules.split(","))
+
+
 def _ptx(file: Path, kernel: str, target: str) -> str:
     """PTX of a file; a .cu is compiled with line information, so that findings name its lines."""
     from kgen.errors import EmulatorError
 
     try:
         text = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EmulatorError(f"{file}: cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise EmulatorError(f"{file}: not UTF-8 text") from error
     if file.suffix != ".cu":
         return text
     from kgen.build.compile import compile_source
@@ -122,34 +129,36 @@ def verify_emulated(
     keep    folder for the PTX and one launch description per shape, which `kgen emulate` takes
     """
     from kgen import api
-    from kgen.emu.api import DEFAULT_SCHEDULES
+    from kgen.files import make_folder
     from kgen.verify import emulator
     from kgen.verify.record import emulator_record, save_emulator_record
 
     plan = api.lower(api.load_spec(spec))
     emulator.require_covered(plan)
+    for folder in (keep, record):
+        if folder is not None:
+            make_folder(folder)  # before a run of minutes, whose results it is for
     compiler = "nvrtc" if toolchain == "private" else "nvcc"
     build: dict[str, Any] = {"compiler": compiler, "toolchain": toolchain}
     registers = api.build(plan, **build).resources[0].registers
     ptx = api.build(plan, emit="ptx", line_info=True, **build).data.decode()
-    chosen = tuple(schedules.split(",")) if schedules else DEFAULT_SCHEDULES
     if keep is not None:
         _keep(keep, plan, ptx, registers)
 
     def progress(case: emulator.EmulatedCase) -> None:
-        state = "ok  " if case.passed else "FAIL"
+        state = "ok  " if case.passed else "stop" if case.stop else "FAIL"
         note(f"{state} {case.shape.label:<36} {len(case.report.schedules)} schedules")
 
     cases, judgement = emulator.verify_in_emulator(
-        plan, ptx, emulator.shapes_of(plan), chosen, registers, progress, seed
+        plan, ptx, emulator.shapes_of(plan), _names(schedules), registers, progress, seed
     )
     right = sum(case.passed for case in cases)
-    wrong = any(case.wrong or not case.report.outputs_agree for case in cases)
-    verdict = "error" if wrong else judgement.verdict
+    wrong = any(case.wrong and not case.stop for case in cases)
+    verdict = "error" if wrong else judgement.verdict  # which knows of schedules that disagree
     runs = sum(len(case.report.schedules) for case in cases)
     stopped = [case for case in cases if case.stop]
     lines = [
-        f"{plan.name}: {_headline(cases, verdict)}; {right} of {len(cases)} cases right in "
+        f"{plan.name}: {verdict}; {right} of {len(cases)} cases right in "
         f"{runs} runs (emulated, not run on hardware)"
     ]
     if stopped:
@@ -182,7 +191,7 @@ def verify_emulated(
                 "shape": case.shape.label,
                 "why": case.shape.why,
                 "passed": case.passed,
-                "wrong_elements": case.wrong,
+                "wrong_elements": None if case.stop else case.wrong,
                 "stopped_by": case.stop,
                 "schedules": list(case.report.schedules),
                 "findings": [asdict(f) for f in case.report.findings],
@@ -194,22 +203,10 @@ def verify_emulated(
     _exit(verdict)
 
 
-def _headline(cases: list[Any], verdict: str) -> str:
-    """The verdict; or that there is none, where `error` rests on unfinished results alone."""
-    known = any(
-        case.report.verdict == "error"
-        or not case.report.outputs_agree
-        or (case.wrong and not case.stop)
-        for case in cases
-    )
-    return "not verified" if verdict == "error" and not known else verdict
-
-
 def _keep(folder: Path, plan: Any, ptx: str, registers: int) -> None:
     from kgen.emu import dump_launch
     from kgen.verify import emulator
 
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{plan.name}.ptx").write_text(ptx)
     for shape in emulator.shapes_of(plan):
         name = f"{shape.m}x{shape.n}x{shape.k}.ld{shape.lda}-{shape.ldb}-{shape.ldd}.launch.yaml"

@@ -35,8 +35,10 @@ def read(path: Path) -> Launch:
     """The launch in a file; raises EmulatorError with every mistake in it."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EmulatorError(f"{path}: {error}") from None
+    except OSError as error:
+        raise EmulatorError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise EmulatorError(f"{path}: not UTF-8 text") from None
     reader = Reader(path, text)
     refuse_early(reader, text)
     try:

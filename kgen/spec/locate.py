@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,10 +66,11 @@ def _what(tree: Tree, error: ErrorDetails, path: FieldPath, model: type[BaseMode
         return _not_one_of(value, legal.replace(" or ", ", ").split(", "))
     if kind in ("model_type", "model_attributes_type"):
         return f"must be a map of fields, not {_shown(value)}"
-    text = error["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-    if text != error["msg"]:
-        return f"{_shown(value)} should be {text}"
-    return text
+    if kind == "tuple_type":
+        return f"{_shown(value)} should be a list"
+    message = error["msg"].removeprefix("Value error, ")
+    rule = re.fullmatch(r"(?:Input|String) (should .+)", message, re.DOTALL)
+    return f"{_shown(value)} {rule[1]}" if rule else message
 
 
 def listed(words: Sequence[str]) -> str:
@@ -86,7 +88,9 @@ def _shown(value: Any) -> str:
     """A value as YAML writes it: text that looks like something else is quoted."""
     if value is None:
         return "null"
-    text = str(value).lower() if isinstance(value, bool) else str(value)
+    text = str(value)
+    if isinstance(value, bool | dict | list):
+        text = json.dumps(value, ensure_ascii=False, default=str)
     if isinstance(value, str) and (not value or _LOOKS_PLAIN.fullmatch(value)):
         text = f'"{value}"'
     return text if len(text) <= 60 else text[:57] + "..."
@@ -102,9 +106,12 @@ def from_pydantic(
 
     A field of several types (`auto` or a number) fails once per type; those are joined.
     """
+    details = [(_in_file(tree, detail), detail) for detail in error.errors(include_url=False)]
+    inside = {path[:length] for path, _ in details for length in range(len(path))}
     found: dict[FieldPath, list[str]] = {}
-    for detail in error.errors(include_url=False):
-        path = _in_file(tree, detail)
+    for path, detail in details:
+        if path in inside and detail["type"] == "literal_error":
+            continue  # a map or a list was meant, and what is wrong in it has its own place
         texts = found.setdefault(path, [])
         what = _what(tree, detail, path, model)
         if what not in texts:

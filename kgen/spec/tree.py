@@ -30,6 +30,7 @@ _LINE_END = re.compile(r"\r\n|[\r\n]")  # as YAML counts lines; str.splitlines k
 # Behind nothing but empty lines and comments, where alone YAML takes one.
 _DIRECTIVE = re.compile(r"(?:[ \t]*(?:#[^\r\n]*)?(?:\r\n|[\r\n]))*(%[^\r\n]*)")
 _PLAIN_TAGS = {"null", "bool", "int", "float", "str", "map", "seq"}
+_TUPLE_OF_ONE = re.compile(r"\(('<[^']*>'),\)")  # how the parser shows what it found, at times
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,7 @@ def parse_tree(text: str, shown: str) -> Tree:
     except MarkedYAMLError as error:
         place = _at(error.problem_mark or error.context_mark, lines, shown)
         what = " ".join(str(p) for p in (error.context, error.problem) if p)
+        what = _TUPLE_OF_ONE.sub(r"\1", what)
         if "\t" in place.source[: place.column]:
             what = "a tab is used as indentation; YAML takes spaces only"
         raise SpecError([place.diagnostic("", what)]) from error

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from emulator import mini, one_kernel
-from kgen.emu import emulate
+from kgen.cli import emulator_commands
+from kgen.emu import dump_launch, emulate
 from kgen.emu.launch import Raw, Scalar
 from kgen.errors import EmulatorError
 
@@ -89,6 +90,14 @@ def test_required_block_and_cluster():
 def test_unknown_schedule(name, message):
     with pytest.raises(EmulatorError, match=f"schedules: .*{message}|schedules: {message}"):
         emulate(mini.PTX, mini.launch(), ("early", name))
+
+
+def test_no_schedule_is_not_the_default_ones(tmp_path):
+    """An empty variable of a script must not run something else."""
+    (tmp_path / "k.ptx").write_text(one_kernel.text(""))
+    dump_launch(one_kernel.launch(), tmp_path / "k.yaml")
+    with pytest.raises(EmulatorError, match="schedules: an empty name"):
+        emulator_commands.emulate(tmp_path / "k.ptx", tmp_path / "k.yaml", schedules="")
 
 
 @pytest.mark.parametrize("steps", [0, -1])

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from pathlib import Path
 
@@ -235,7 +236,9 @@ def test_shapes_of_the_spec_that_are_not_run_are_counted(
 
 
 @pytest.mark.parametrize("also_wrong", [False, True])
-def test_an_instruction_that_is_not_modelled_is_named(monkeypatch, capsys, also_wrong) -> None:
+def test_an_instruction_that_is_not_modelled_is_named(
+    monkeypatch, tmp_path: Path, capsys, also_wrong: bool
+) -> None:
     """It stops the second case; the first has no K tile, and is wrong if nothing is as wanted."""
     verify = emulator.verify_in_emulator
 
@@ -247,12 +250,17 @@ def test_an_instruction_that_is_not_modelled_is_named(monkeypatch, capsys, also_
     monkeypatch.setattr(emulator, "shapes_of", lambda plan: shapes_of(plan)[:2])
     if also_wrong:
         monkeypatch.setattr(emulator, "expected", lambda *given: ~expected(*given))
+    spec = data_folder("specs") / "hopper/v1.yaml"
     with pytest.raises(typer.Exit) as end:
-        verify_emulated(data_folder("specs") / "hopper/v1.yaml", "late,early", "private", False)
-    assert end.value.exit_code == 1
-    headline, stopped, *rest = capsys.readouterr().out.splitlines()
-    right = "0 of 2" if also_wrong else "1 of 2"
-    verdict = "error" if also_wrong else "not verified"
+        verify_emulated(spec, "late,early", "private", False, record=tmp_path)
+    verdict, code, right = ("error", 1, "0 of 2") if also_wrong else ("incomplete", 4, "1 of 2")
+    assert end.value.exit_code == code
+    (record,) = load_emulator_records(tmp_path)
+    assert record.verdict == verdict
+    printed = capsys.readouterr()
+    states = [line.split()[0] for line in printed.err.splitlines()[:2]]
+    assert states == ["FAIL" if also_wrong else "ok", "stop"]
+    headline, stopped, *rest = printed.out.splitlines()
     assert headline.startswith(f"hopper_v1: {verdict}; {right} cases right in 4 runs ")
     assert re.fullmatch(
         r"1 of 2 cases were stopped: instruction wgmma\.frobnicate\.sync\.aligned is not modelled; "
@@ -261,3 +269,8 @@ def test_an_instruction_that_is_not_modelled_is_named(monkeypatch, capsys, also_
     )
     assert sum("D is unfinished" in line for line in rest) == 1
     assert sum("elements of D are wrong" in line for line in rest) == also_wrong
+    with pytest.raises(typer.Exit):
+        verify_emulated(spec, "late", "private", True)
+    data = json.loads(capsys.readouterr().out)
+    assert data["verdict"] == verdict
+    assert [case["wrong_elements"] for case in data["cases"]] == [128 * 128 * also_wrong, None]

@@ -57,6 +57,31 @@ def test_names_and_kinds_of_files_that_no_system_takes_are_texts(kgen, v6):
     assert kgen("check", long)[0] == 2
 
 
+def test_emulate_names_a_file_that_it_cannot_read_or_write_once(kgen):
+    Path("x.ptx").write_text(".version 8.0")
+    Path("x.yaml").write_text("kernel: k\ngrid: [1, 1, 1]\nblock: [1, 1, 1]\n")
+    Path("bits").write_bytes(b"\xff")
+    missing = "No such file or directory"
+    for file, launch, said in (
+        ("none.ptx", "x.yaml", f"none.ptx: {missing}"),
+        ("bits", "x.yaml", "bits: not UTF-8 text"),
+        ("x.ptx", "none.yaml", f"none.yaml: {missing}"),
+        ("x.ptx", "bits", "bits: not UTF-8 text"),
+    ):
+        assert kgen("emulate", file, "--launch", launch) == (2, "", f"{said}\n")
+    for option in ("--outputs", "--timeline", "--picture"):
+        found = kgen("emulate", "x.ptx", "--launch", "x.yaml", option, "none/x")
+        assert found == (2, "", f"none: {missing}\n"), "before the run, whose report it would lose"
+
+
+@pytest.mark.parametrize("option", ["--keep", "--record"])
+def test_verify_looks_at_its_folders_first(kgen, no_toolchain, option):
+    """Not where the run, of minutes, has ended."""
+    Path("file").touch()
+    found = kgen("verify", V6_SPEC, "--on", "emulator", option, "file")
+    assert found == (2, "", "file: not a folder\n")
+
+
 def test_trouble_with_the_cache_is_this_machines(kgen, monkeypatch):
     monkeypatch.setenv("KGEN_CACHE", "n" * 300)
     code, out, err = kgen("build", V6_SPEC)

@@ -100,6 +100,12 @@ def test_an_error_at_the_end_of_the_file_shows_its_last_line(refusal):
     )
 
 
+def test_a_map_behind_a_map_in_braces_is_named_in_words(refusal):
+    assert refusal("{name: x}\ntarget: y\n").split("\n")[0] == (
+        "v6.yaml:2:1: expected '<document start>', but found '<block mapping start>'"
+    )
+
+
 def test_an_illegal_character_and_deep_nesting_show_their_line(refusal):
     assert refusal({"stages: 3": "stages: \x01"}).split("\n")[1:] == [
         "    12 |   stages: \\x01",

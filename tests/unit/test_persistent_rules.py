@@ -151,6 +151,20 @@ def test_a_broken_rule_is_reported_where_it_was_set(change, lines):
             "fast.yaml:21:20: schedule.epilogue.kind: direct is not tma_per_warp",
         ),
         ({"pdl: false": "pdl: 1"}, "fast.yaml:20:8: schedule.pdl: 1 should be a valid boolean"),
+        (
+            {"pdl: false": "registers: {producer: 40}"},
+            "fast.yaml:20:14: schedule.registers.consumer: missing",
+        ),
+        (
+            {"pdl: false": "registers: {producer: 40, consumer: 232, warps: 4}"},
+            "fast.yaml:20:44: schedule.registers.warps: unknown key, known here: producer, "
+            "consumer",
+        ),
+        (
+            {"clusters: auto": "clusters: {m: 1, n: true}"},
+            'fast.yaml:13:13: schedule.clusters: {"m": 1, "n": true} is not auto; or '
+            '{"m": 1, "n": true} should be a valid integer',
+        ),
     ],
 )
 def test_values_out_of_range_are_refused_where_they_stand(change, line):

@@ -274,7 +274,7 @@ def test_every_duplicate_is_reported_at_once(refusal):
         ),
         (
             {"[512, 512, 256]": "5"},
-            "v6.yaml:19:12: verify.shapes[0]: 5 should be a valid tuple",
+            "v6.yaml:19:12: verify.shapes[0]: 5 should be a list",
         ),
         (
             {"verify:": "verify:\n  tolerance: {factor: 1, reason: long enough}"},
@@ -282,7 +282,7 @@ def test_every_duplicate_is_reported_at_once(refusal):
         ),
         (
             {"verify:": "verify:\n  tolerance: {factor: 2, reason: x}"},
-            "v6.yaml:19:34: verify.tolerance.reason: String should have at least 8 characters",
+            "v6.yaml:19:34: verify.tolerance.reason: x should have at least 8 characters",
         ),
     ],
 )
