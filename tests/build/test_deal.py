@@ -180,7 +180,7 @@ def covers(plan: WgmmaPersistentPlan, grid: Grid, locations: list[str]) -> None:
 
 
 def walks_to_neighbours(plan: WgmmaPersistentPlan, grid: Grid, locations: list[str]) -> None:
-    """From one raster group to the next, the rows or columns that the groups share stay the same."""
+    """From one raster group to the next, the rows or columns that they share stay the same."""
     first = [line.split() for line in locations[:: grid.cluster_size]]
     along_n = plan.raster_along_n
     group = (grid.tiles_m if along_n else grid.tiles_n) * 3

@@ -118,7 +118,8 @@ pipeline
             },
             [
                 "8 columns, every second group backwards.",
-                "  raster groups of 8 cluster tiles along n, every second one backwards; round robin",
+                "  raster groups of 8 cluster tiles along n, every second one backwards; "
+                "round robin",
             ],
         ),
     ],
