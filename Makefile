@@ -47,16 +47,16 @@ lint: $(SETUP)
 	$(PY) -m pyright -p pyproject.toml
 
 SHIPPED = examples/consumer/cmake/kernels examples/consumer/torch/kernels
-# The winners of a recorded sweep. Shipped again by hand: a kernel of another source loses its evidence.
-MEASURED = benchmarks/hopper_fast/kernels
 
+# benchmarks/hopper_fast/kernels is not among them: the winners of a recorded sweep, as that day's templates
+# made them. Shipped again they would lose their evidence.
 golden: $(SETUP)
 	$(KGEN) render specs
 	for folder in $(SHIPPED); do $(KGEN) ship --to $$folder || exit 1; done
 
 check: $(SETUP)
 	$(KGEN) check
-	for folder in $(SHIPPED) $(MEASURED); do $(KGEN) check $$folder || exit 1; done
+	for folder in $(SHIPPED); do $(KGEN) check $$folder || exit 1; done
 
 # What `make gpu` and `make bench` load, for GPU machines that cannot install compilers: carry the
 # folder along and point KGEN_CACHE at it there.
