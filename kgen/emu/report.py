@@ -1,8 +1,8 @@
 """Findings and verdicts.
 
 Verdicts are ordered error > incomplete > review > clean: the worst finding decides. `incomplete`
-means that the emulator met something it does not model, or stopped at its bound, so nothing can be
-concluded.
+means that the emulator met something it does not model, so nothing can be concluded. A run that has
+not ended at the bound on steps is an error: a right kernel needs a bound that it stays below.
 """
 
 from __future__ import annotations
