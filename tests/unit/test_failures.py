@@ -82,6 +82,17 @@ def test_verify_looks_at_its_folders_first(kgen, no_toolchain, option):
     assert found == (2, "", "file: not a folder\n")
 
 
+def test_bench_looks_at_its_folder_first(kgen, no_toolchain):
+    """Not where the kernel has been measured."""
+    Path("file").touch()
+    assert kgen("bench", V6_SPEC, "-o", "file") == (2, "", "file: not a folder\n")
+    Path("results").mkdir()
+    Path("results/hopper_v6.some-gpu.json").write_text('{"schema_version": 2}')
+    found = kgen("bench", V6_SPEC, "-o", "results")
+    assert found[:2] == (2, "")
+    assert found[2].startswith("results/hopper_v6.some-gpu.json: schema 2 is newer than")
+
+
 def test_trouble_with_the_cache_is_this_machines(kgen, monkeypatch):
     monkeypatch.setenv("KGEN_CACHE", "n" * 300)
     code, out, err = kgen("build", V6_SPEC)
