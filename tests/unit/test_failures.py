@@ -72,6 +72,8 @@ def test_emulate_names_a_file_that_it_cannot_read_or_write_once(kgen):
     for option in ("--outputs", "--timeline", "--picture"):
         found = kgen("emulate", "x.ptx", "--launch", "x.yaml", option, "none/x")
         assert found == (2, "", f"none: {missing}\n"), "before the run, whose report it would lose"
+        found = kgen("emulate", "x.ptx", "--launch", "x.yaml", option, "bits/x")
+        assert found == (2, "", "bits: not a folder\n")
 
 
 @pytest.mark.parametrize("option", ["--keep", "--record"])
