@@ -186,8 +186,9 @@ def result_path(folder: Path, kernel: str, gpu: str) -> Path:
 
 
 def look_at_results(folder: Path, kernels: Iterable[str]) -> None:
-    """Make the folder, and read what it holds of these kernels: a measurement of minutes must not be
-    lost where it is saved.
+    """Make the folder, and read what it holds of these kernels.
+
+    Before a measurement of minutes, which must not be lost where it is saved.
 
     Raises  OSError where the folder cannot be made; KgenError as load_result
     """
