@@ -81,6 +81,12 @@ def make_folder(folder: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(folder)) from error
 
 
+def require_folder(folder: Path) -> None:
+    """Raises OSError where no folder is: "not a folder", or why it cannot be looked at."""
+    if not stat.S_ISDIR(folder.stat().st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(folder))
+
+
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
     """An OSError from inside names `path`: a full disk names nothing, a partial file misleads."""

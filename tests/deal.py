@@ -1,4 +1,5 @@
-"""How resident clusters share out K tiles, from the description in the kernels, in plain Python.
+"""How resident clusters share out K tiles, and in which order tiles lie on D, from the description
+in the kernels, in plain Python.
 
 All tiles laid end to end are a line of tiles * k_tiles K tiles. Cluster c, counted from the last,
 takes `share` of them from c * share on. What that cuts off at its start is its head (the end of a
@@ -83,3 +84,18 @@ def turns(grid: Grid, k_tiles: int, index: int) -> Iterator[Turn]:
         return
     for tile in range(index, tiles, grid.clusters):
         yield Turn(tile, 0, k_tiles)
+
+
+def raster(grid: Grid, group: int, *, along_n: bool, snakes: bool) -> Iterator[tuple[int, int]]:
+    """Row and column of every cluster tile, in the order in which they are counted.
+
+    along_n  groups are `group` columns wide and walked row by row; else that many rows high, and
+             walked column by column
+    snakes   every second group is walked from its end
+    """
+    walked, across = (grid.tiles_m, grid.tiles_n) if along_n else (grid.tiles_n, grid.tiles_m)
+    for number, first in enumerate(range(0, across, group)):
+        steps = list(range(walked))
+        for step in steps[::-1] if snakes and number % 2 else steps:
+            for place in range(first, min(first + group, across)):
+                yield (step, place) if along_n else (place, step)

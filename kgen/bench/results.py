@@ -185,6 +185,19 @@ def result_path(folder: Path, kernel: str, gpu: str) -> Path:
     return folder / f"{kernel}.{slug}.json"
 
 
+def look_at_results(folder: Path, kernels: Iterable[str]) -> None:
+    """Make the folder, and read what it holds of these kernels.
+
+    Before a measurement of minutes, which must not be lost where it is saved.
+
+    Raises  OSError where the folder cannot be made; KgenError as load_result
+    """
+    make_folder(folder)
+    for kernel in kernels:
+        for path in sorted(folder.glob(f"{kernel}.*.json")):
+            load_result(path)
+
+
 def save_result(result: Result, folder: Path) -> Path:
     """Write a result under its own name and return the path. Same result, same bytes.
 

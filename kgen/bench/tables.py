@@ -42,8 +42,12 @@ def _against(window: Window, baseline: str) -> str:
     return f"{baseline} {other.tflops:.0f}{notes}"
 
 
+def _size(problem: Timed) -> str:
+    return " x ".join(str(extent) for extent in (problem.m, problem.n, problem.k))
+
+
 def _rows(result: Result, problem: Timed, state: str) -> Iterator[tuple[str, ...]]:
-    size = " x ".join(str(extent) for extent in (problem.m, problem.n, problem.k))
+    size = _size(problem)
     for window in problem.windows:
         own = window.timings[0]
         span = f"{own.median_us:.1f} [{own.low_us:.1f}..{own.high_us:.1f}]"
@@ -73,7 +77,8 @@ def results_table(results: Iterable[Result], digests: dict[str, str]) -> str:
         for problem in sorted(result.timings, key=lambda t: (t.m * t.n * t.k, t.m, t.n)):
             groups.setdefault(title, []).extend(_rows(result, problem, state))
             found = notes.setdefault(title, [])
-            found += [f"{result.kernel}: {note}" for note in (*result.notes, *problem.notes)]
+            found += [f"{result.kernel}: {note}" for note in result.notes]
+            found += [f"{result.kernel}, {_size(problem)}: {note}" for note in problem.notes]
     if not groups:
         return _EMPTY
     return "\n\n".join(_section(title, rows, notes[title]) for title, rows in groups.items())

@@ -164,7 +164,12 @@ def bench(
     rounds: Annotated[int, typer.Option(help="Rounds of every window, at least 3.")] = 5,
     cooldown: Annotated[float, typer.Option(help="Seconds of rest before every window.")] = 3.0,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for result files.")
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Folder for result files; one of the same code, GPU and day keeps other shapes.",
+        ),
     ] = None,
     skip_verify: Annotated[
         bool, typer.Option("--skip-verify", help="Only the timed shapes are verified.")
@@ -176,7 +181,7 @@ def bench(
     from kgen import api
     from kgen.bench import session
     from kgen.bench.protocol import Settings
-    from kgen.bench.results import dump_result, save_result
+    from kgen.bench.results import dump_result, look_at_results, save_result
     from kgen.check import find_specs
     from kgen.errors import KgenError
 
@@ -185,8 +190,10 @@ def bench(
     settings = Settings(tuple(window or [30]), rounds, cooldown)
     problems = [_problem(text) for text in shape or ["8192,8192,8192"]]
     found, lines, undecided = [], [], False
-    for spec in find_specs(specs):
-        plan = api.lower(api.load_spec(spec))
+    plans = [api.lower(api.load_spec(spec)) for spec in find_specs(specs)]
+    if output is not None:
+        look_at_results(output, (plan.name for plan in plans))
+    for plan in plans:
         artifact = api.build(plan, toolchain=toolchain, compiler=_compiler(toolchain))
         result = session.run(
             plan, artifact, problems, settings, derived=not skip_verify, progress=note

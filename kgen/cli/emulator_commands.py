@@ -53,11 +53,11 @@ def emulate(
     from kgen.emu import load_launch
     from kgen.emu.picture import svg
     from kgen.emu.timeline import chrome_trace
-    from kgen.files import write_whole
+    from kgen.files import require_folder, write_whole
 
     for path in (outputs, timeline, picture):
         if path is not None:
-            path.parent.stat()  # raises OSError now; behind the run its report would be lost
+            require_folder(path.parent)  # now: behind the run its report would be lost
     description = load_launch(launch)
     ptx = _ptx(file, description.kernel, target)
     traced = timeline is not None or picture is not None

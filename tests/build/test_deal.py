@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from deal import turns
+from deal import raster, turns
 from persistent import cluster, plan_of
 
 from kgen.plan.hopper import WgmmaPersistentPlan
@@ -149,8 +149,8 @@ def test_the_c_of_the_kernel_deals_out_as_python_does(name: str, tmp_path: Path)
         cut += grid.share > 0
         for line in expected(plan, grid, shape[2]):
             assert next(got) == line, shape
-        locations = [next(got) for _ in range(grid.tiles_m * grid.tiles_n * grid.cluster_size)]
-        covers(plan, grid, locations)
+        for line in places(plan, grid):
+            assert next(got) == line, shape
     assert next(got, None) is None
     assert cut >= 10, "enough of the shapes are worth cutting"
 
@@ -166,24 +166,13 @@ def expected(plan: WgmmaPersistentPlan, grid: Grid, k: int) -> list[str]:
     return lines
 
 
-def covers(plan: WgmmaPersistentPlan, grid: Grid, locations: list[str]) -> None:
-    """Every CTA tile of every cluster tile is at a place of its own, and together they are all."""
-    places = set()
-    for line in locations:
-        _, _, row, col = map(int, line.removeprefix("tile ").split())
-        assert row % plan.tile[0] == col % plan.tile[1] == 0
-        places.add((row // plan.tile[0], col // plan.tile[1]))
-    rows, cols = grid.tiles_m * plan.cluster[0], grid.tiles_n * plan.cluster[1]
-    assert places == {(i, j) for i in range(rows) for j in range(cols)}
-    if plan.snakes:
-        walks_to_neighbours(plan, grid, locations)
-
-
-def walks_to_neighbours(plan: WgmmaPersistentPlan, grid: Grid, locations: list[str]) -> None:
-    """From one raster group to the next, the rows or columns that they share stay the same."""
-    first = [line.split() for line in locations[:: grid.cluster_size]]
-    along_n = plan.raster_along_n
-    group = (grid.tiles_m if along_n else grid.tiles_n) * 3
-    for i in range(group, len(first), group):
-        shared = 3 if along_n else 4  # row or column
-        assert first[i - 1][shared] == first[i][shared], (grid, i)
+def places(plan: WgmmaPersistentPlan, grid: Grid) -> list[str]:
+    """The lines of every CTA tile, in raster order and there by rank."""
+    group, (m, n) = plan.constant("kRasterGroup"), plan.cluster
+    order = raster(grid, group, along_n=plan.raster_along_n, snakes=plan.snakes)
+    return [
+        f"tile {index} {rank} {(row * m + rank % m) * plan.tile[0]} "
+        f"{(col * n + rank // m) * plan.tile[1]}"
+        for index, (row, col) in enumerate(order)
+        for rank in range(m * n)
+    ]

@@ -29,10 +29,17 @@ class _Status(int):
 class FakeDriver:
     """The functions that kgen.run calls. `calls` holds their names and arguments."""
 
-    def __init__(self, version: int = 13040, oversized_bytes: int = 334848, old: bool = False):
+    def __init__(
+        self,
+        version: int = 13040,
+        oversized_bytes: int = 334848,
+        old: bool = False,
+        clusters: int = 7,
+    ):
         self.calls: list[tuple[Any, ...]] = []
         self.refuses: set[str] = set()
         self._version, self._oversized_bytes = version, oversized_bytes
+        self._clusters = clusters
         self._maps: list[Any] = []
         self.CUlaunchConfig = self.CUlaunchAttribute = _Struct
         self.CUfunction = self.CUstream = self.cuuint32_t = self.cuuint64_t = int
@@ -63,7 +70,7 @@ class FakeDriver:
             "cuDriverGetVersion": lambda: self._version,
             "cuCtxGetDevice": lambda: 0,
             "cuDeviceGetAttribute": lambda: self._oversized_bytes,
-            "cuOccupancyMaxActiveClusters": lambda: 7,
+            "cuOccupancyMaxActiveClusters": lambda: self._clusters,
             "cuTensorMapEncodeTiled": self._tensor_map,
             "cuFuncSetAttribute": None,
             "cuLaunchKernelEx": None,

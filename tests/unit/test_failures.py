@@ -72,6 +72,8 @@ def test_emulate_names_a_file_that_it_cannot_read_or_write_once(kgen):
     for option in ("--outputs", "--timeline", "--picture"):
         found = kgen("emulate", "x.ptx", "--launch", "x.yaml", option, "none/x")
         assert found == (2, "", f"none: {missing}\n"), "before the run, whose report it would lose"
+        found = kgen("emulate", "x.ptx", "--launch", "x.yaml", option, "bits/x")
+        assert found == (2, "", "bits: not a folder\n")
 
 
 @pytest.mark.parametrize("option", ["--keep", "--record"])
@@ -80,6 +82,17 @@ def test_verify_looks_at_its_folders_first(kgen, no_toolchain, option):
     Path("file").touch()
     found = kgen("verify", V6_SPEC, "--on", "emulator", option, "file")
     assert found == (2, "", "file: not a folder\n")
+
+
+def test_bench_looks_at_its_folder_first(kgen, no_toolchain):
+    """Not where the kernel has been measured."""
+    Path("file").touch()
+    assert kgen("bench", V6_SPEC, "-o", "file") == (2, "", "file: not a folder\n")
+    Path("results").mkdir()
+    Path("results/hopper_v6.some-gpu.json").write_text('{"schema_version": 2}')
+    found = kgen("bench", V6_SPEC, "-o", "results")
+    assert found[:2] == (2, "")
+    assert found[2].startswith("results/hopper_v6.some-gpu.json: schema 2 is newer than")
 
 
 def test_trouble_with_the_cache_is_this_machines(kgen, monkeypatch):

@@ -68,6 +68,13 @@ def test_a_kernel_that_fits_asks_for_nothing(monkeypatch, function):
     assert (grid, shared) == ((8,), plan.smem_bytes)
 
 
+def test_a_device_that_holds_no_cluster_is_refused(monkeypatch, function):
+    """A part of a GPU. Without it the first launch would divide by the number of clusters."""
+    install_driver(monkeypatch, clusters=0)
+    with pytest.raises(DeviceError, match="holds no cluster of 2 CTAs; fix: run it on a whole GPU"):
+        Kernel(plan_of("nvfp4_3_2x1"), Path("none.cubin"))
+
+
 def test_an_empty_problem_launches_nothing(monkeypatch, function):
     driver = install_driver(monkeypatch)
     Kernel(plan_of("nvfp4_5_collector"), Path("none.cubin")).prepare(replace(X, m=0))()

@@ -213,7 +213,18 @@ def test_the_table_shows_numbers_and_what_is_not_alike() -> None:
         "| v6 | 8192 x 8192 x 8192 | 30 | 1368.0 [1360.0..1374.0] | 804 | torch.mm 758 "
         "(f32 accumulation; kernel: f16 accumulation) | 1.063 [1.053..1.066] | current |"
     ) in table
-    assert "- v6: the driver reported power cap" in table
+    assert "- v6, 8192 x 8192 x 8192: the driver reported power cap" in table
+
+
+def test_notes_say_what_they_are_about() -> None:
+    """The same note of two problems stays two; one about the whole file stands once."""
+    problems = [timed(m, 8192, 8192, measurement(), {}) for m in (64, 128)]
+    table = results_table([result(timings=tuple(problems), notes=("all of it",))], {"v6": "abc"})
+    assert [line for line in table.splitlines() if line.startswith("- ")] == [
+        "- v6: all of it",
+        "- v6, 64 x 8192 x 8192: the driver reported power cap",
+        "- v6, 128 x 8192 x 8192: the driver reported power cap",
+    ]
 
 
 @pytest.mark.parametrize(
