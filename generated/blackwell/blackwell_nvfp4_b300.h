@@ -53,8 +53,8 @@ enum blackwell_nvfp4_b300_status {
     blackwell_nvfp4_b300_cuda_error = 27,
 };
 
-// Prepares the current device; optional, the first launch on a device does it otherwise. To be
-// repeated after cudaDeviceReset.
+// Prepares the current device; optional, the first launch on a device does it otherwise. What was
+// prepared is not prepared again: after cudaDeviceReset a launch on that device may fail.
 int blackwell_nvfp4_b300_init(void);
 
 // Bytes of device memory that a launch needs beside its operands. Always 0 for this kernel.

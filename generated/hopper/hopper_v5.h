@@ -44,8 +44,8 @@ enum hopper_v5_status {
     hopper_v5_cuda_error = 22,
 };
 
-// Prepares the current device; optional, the first launch on a device does it otherwise. To be
-// repeated after cudaDeviceReset.
+// Prepares the current device; optional, the first launch on a device does it otherwise. What was
+// prepared is not prepared again: after cudaDeviceReset a launch on that device may fail.
 int hopper_v5_init(void);
 
 // Bytes of device memory that a launch needs beside its operands. Always 0 for this kernel.

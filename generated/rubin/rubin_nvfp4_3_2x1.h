@@ -53,8 +53,8 @@ enum rubin_nvfp4_3_2x1_status {
     rubin_nvfp4_3_2x1_cuda_error = 27,
 };
 
-// Prepares the current device; optional, the first launch on a device does it otherwise. To be
-// repeated after cudaDeviceReset.
+// Prepares the current device; optional, the first launch on a device does it otherwise. What was
+// prepared is not prepared again: after cudaDeviceReset a launch on that device may fail.
 int rubin_nvfp4_3_2x1_init(void);
 
 // Bytes of device memory that a launch needs beside its operands. Always 0 for this kernel.

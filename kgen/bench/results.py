@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -201,8 +201,8 @@ def look_at_results(folder: Path, kernels: Iterable[str]) -> None:
 def save_result(result: Result, folder: Path) -> Path:
     """Write a result under its own name and return the path. Same result, same bytes.
 
-    What the file there holds of other shapes stays, if the same code was measured on the same day
-    in the same surroundings.
+    What the file there holds of the same code, compiler and GPU stays: of other shapes, what was
+    found right, whenever that was, and what was timed on the same day.
     Raises  KgenError, naming the file, where it is no result file
     """
     path = result_path(folder, result.kernel, result.gpu.name)
@@ -215,20 +215,18 @@ def save_result(result: Result, folder: Path) -> Path:
 
 def _with_other_shapes(result: Result, before: Result) -> Result:
     """`result`, and what `before` says about shapes that it does not."""
-    same = ("source_digest", "compiler", "gpu", "measured_on")
+    same = ("source_digest", "compiler", "gpu")
     if any(getattr(result, field) != getattr(before, field) for field in same):
         return result
-    timed_now = {(x.m, x.n, x.k) for x in result.timings}
     verified_now = {(x.shape, x.data) for x in result.verification}
-    timings = [x for x in before.timings if (x.m, x.n, x.k) not in timed_now]
     verification = [x for x in before.verification if (x.shape, x.data) not in verified_now]
-    return result.model_copy(
-        update={
-            "timings": (*timings, *result.timings),
-            "verification": (*verification, *result.verification),
-            "notes": tuple(dict.fromkeys((*before.notes, *result.notes))),
-        }
-    )
+    changes: dict[str, Any] = {"verification": (*verification, *result.verification)}
+    if result.measured_on == before.measured_on:
+        timed_now = {(x.m, x.n, x.k) for x in result.timings}
+        timings = [x for x in before.timings if (x.m, x.n, x.k) not in timed_now]
+        changes["timings"] = (*timings, *result.timings)
+        changes["notes"] = tuple(dict.fromkeys((*before.notes, *result.notes)))
+    return result.model_copy(update=changes)
 
 
 def dump_result(result: Result) -> str:

@@ -133,7 +133,6 @@ def test_other_shapes_of_the_same_code_and_day_stay(tmp_path: Path) -> None:
     "change",
     [
         {"source_digest": "new"},
-        {"measured_on": datetime.date(2026, 12, 1)},
         {"gpu": Gpu(name="NVIDIA H200", driver="590.1")},
         {"compiler": Compiler(name="nvcc", version="13.5")},
     ],
@@ -143,6 +142,16 @@ def test_what_was_measured_otherwise_is_replaced(tmp_path: Path, change) -> None
     small = timed(64, 64, 64, measurement(), {})
     found = load_result(save_result(result(timings=(small,), **change), tmp_path))
     assert [x.m for x in found.timings] == [64]
+
+
+def test_what_was_found_right_outlives_the_day(tmp_path: Path) -> None:
+    """Times of another day would mix boards and clocks; the same code stays right."""
+    save_result(result(), tmp_path)
+    small = timed(64, 64, 64, measurement(), {})
+    later = result(timings=(small,), verification=(), measured_on=datetime.date(2026, 12, 1))
+    found = load_result(save_result(later, tmp_path))
+    assert [x.m for x in found.timings] == [64]
+    assert found.verification == result().verification
 
 
 def broken(**changes) -> str:

@@ -45,8 +45,8 @@ enum hopper_fast_bf16_wrap_status {
     hopper_fast_bf16_wrap_cuda_error = 23,
 };
 
-// Prepares the current device; optional, the first launch on a device does it otherwise. To be
-// repeated after cudaDeviceReset.
+// Prepares the current device; optional, the first launch on a device does it otherwise. What was
+// prepared is not prepared again: after cudaDeviceReset a launch on that device may fail.
 int hopper_fast_bf16_wrap_init(void);
 
 // Bytes of device memory that a launch needs on the current device beside its operands; 0 where no
