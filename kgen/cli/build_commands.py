@@ -95,7 +95,7 @@ def describe_build(plan: Any, artifact: Any) -> str:
     cap = plan.budget.launch_cap
     role = max(plan.budget.roles, key=lambda r: r.registers)
     article = "an" if role.name[0] in "aeiou" else "a"
-    for r in artifact.resources:
+    for r in (r for r in artifact.resources if r.is_kernel):
         lines.append(
             f"  {r.kernel}: {r.registers} registers of {cap} at launch (budget: about "
             f"{role.registers} for {article} {role.name}), "

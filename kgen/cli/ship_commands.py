@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from kgen.ship.lock import Lock, Part
     from kgen.ship.make import Records
 
+_RESULTS = Path("benchmarks/results")  # of the current folder
+
 
 def register(app: typer.Typer) -> None:
     """Add this command to the application."""
@@ -87,6 +89,8 @@ def ship(
         _refuse_without_specs(to, name, parts)
         lock = remake(load_lock(to))
     bare = [k.name for k in lock.kernels if not k.evidence.runs]
+    if bare and specs and results is None and not _RESULTS.is_dir():
+        note(f"no folder {_RESULTS.absolute()} of results; --results names another")
     if bare and require_evidence:
         raise VerifyError(f"no recorded run on a GPU of this source: {', '.join(bare)}")
     states = folder.write(lock, to)
@@ -210,7 +214,7 @@ def _records(results: Path | None, emulated: Path | None) -> Records:
     for folder in (results, emulated):
         if folder is not None and not folder.is_dir():
             raise KgenError(f"{folder}: no such folder of records")
-    results = results or Path("benchmarks/results")
+    results = results or _RESULTS
     emulated = emulated or Path("benchmarks/emulated")
     return Records(
         load_results(results) if results.is_dir() else (),

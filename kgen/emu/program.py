@@ -14,12 +14,13 @@ import numpy as np
 
 from kgen.emu import cfg, isa, operand_rules
 from kgen.emu.lower import Lowering, Run
-from kgen.emu.ptx import Instruction, Kernel, registers_of
+from kgen.emu.ptx import Imm, Instruction, Kernel, registers_of
 from kgen.emu.registers import RegisterFile, UnmodelledError
 
 if TYPE_CHECKING:
     from kgen.emu.machine import Fragment, Warp
 
+UPPER_HALF = 0xFFFFFFFF_00000000  # of 64 bits
 BLOCKED, PARTED, ENDED, YIELDED = "blocked", "parted", "ended", "yielded"
 Outcome = int | str | None  # the next instruction, one of the words above, or None for "go on"
 Handler = Callable[["Warp", "Fragment", np.ndarray], Outcome]
@@ -180,14 +181,31 @@ class Program:
     def wide_divisions(self) -> set[int]:
         """Blocks of one 64-bit division: the way that ptxas's front end takes when operands do not
         fit 32 bits, beside a short one for those that do. Exempt from coverage.
+
+        Right behind the test of the upper halves, such a block may also compute the operands once
+        more.
         """
         found: set[int] = set()
         for start, end in zip(self.flow.starts, self.flow.ends, strict=True):
-            roots = [instruction.root for instruction in self.code[start:end]]
-            wide = [i for i in self.code[start:end] if i.root in ("div", "rem")]
-            if len(wide) == 1 and wide[0].type in ("s64", "u64") and len(roots) <= 2:
-                found.update(range(start, end) if roots[-1] in ("div", "rem", "bra") else ())
+            block = self.code[start:end]
+            wide = [i for i in block if i.root in ("div", "rem")]
+            if len(wide) != 1 or wide[0].type not in ("s64", "u64"):
+                continue
+            jumps = block[-1].root == "bra"
+            if block[len(block) - 1 - jumps] is not wide[0]:
+                continue
+            operands = range(start, end - 1 - jumps)
+            computed = all(self.lowering.is_alu[pc] for pc in operands)
+            if not operands or (computed and self._tests_upper_halves(start)):
+                found.update(range(start, end))
         return found
+
+    def _tests_upper_halves(self, start: int) -> bool:
+        """Whether a guarded jump stands before `start`, on upper halves of 64-bit values."""
+        before = self.code[max(start - 3, 0) : start]
+        return [i.root for i in before] == ["and", "setp", "bra"] and any(
+            isinstance(x, Imm) and x.value % 2**64 == UPPER_HALF for x in before[0].operands
+        )
 
     def bare_jumps(self) -> set[int]:
         """Blocks of one unguarded jump. Exempt from coverage: they do nothing that a case could

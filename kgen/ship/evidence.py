@@ -185,7 +185,7 @@ _MEANING = {
     "worst_ratio": "largest error of an element, as part of its bound",
     "worst_max_ratio": "largest error of a tile, as part of its limit",
     "worst_rms_ratio": "largest root mean square error of a tile, as part of its limit",
-    "max_error": "largest error",
+    "max_error": "largest absolute error",
 }
 
 

@@ -203,6 +203,7 @@ def several_turns(tile: Tile) -> Iterator[Shape]:
     words = "three cluster tiles for two clusters"
     yield shape(tile, m, n, long, f"{words}: a second turn")
     yield shape(tile, m, n, tile.k, f"{words}, one K tile each: turns shorter than the ring")
+    yield shape(tile, m, n, 0, f"{words}, no K: zeros in a second turn")
     m, n = tile.cluster_m * tile.m - 1, 3 * tile.cluster_n * tile.n - 7
     for k in (long, tile.k) if tile.store_steps > 1 else (long,):
         odd = shape(tile, m, n, k, f"{words}, each with an odd last row; ldd is odd")

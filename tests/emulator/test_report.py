@@ -67,6 +67,32 @@ JOIN:
     assert len(more.coverage.missing) == 3
 
 
+def test_the_long_way_may_compute_its_operands_again():
+    """Behind the test of the upper halves; other work there counts."""
+    body = """
+    mov.u64 %rd5, 999;
+    add.u64 %rd6, %rd5, 1;
+    and.b64 %rd7, %rd6, -4294967296;
+    setp.eq.s64 %p1, %rd7, 0;
+    @%p1 bra SHORT;
+    add.u64 %rd6, %rd5, 1;
+    rem.u64 %rd7, %rd6, 7;
+    bra JOIN;
+SHORT:
+    cvt.u32.u64 %r1, %rd6;
+    rem.u32 %r2, %r1, 7;
+    cvt.u64.u32 %rd7, %r2;
+JOIN:
+    st.global.u64 [%rd0], %rd7;
+"""
+    report = one_kernel.report(body)
+    assert report.outputs["out"].tolist() == [6] * 32 and not report.coverage.missing
+    stores = body.replace("    rem.u64", "    st.global.u64 [%rd0], %rd6;\n    rem.u64")
+    assert len(one_kernel.report(stores).coverage.missing) == 4
+    another = body.replace("-4294967296", "-2147483648")
+    assert len(one_kernel.report(another).coverage.missing) == 3
+
+
 def test_code_that_only_leads_to_a_trap_is_exempt():
     body = "    setp.ne.u32 %p1, %r0, 99;\n    @%p1 bra END;\n    add.u32 %r1, %r0, 1;\n    trap;\nEND:\n"  # noqa: E501
     assert judge([one_kernel.report(body)]).verdict == "clean"

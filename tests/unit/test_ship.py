@@ -72,7 +72,8 @@ def test_evidence_of_a_result_of_this_source():
         "them bit for bit on integers "
         "largest error of an element, as part of its bound: 0.956, element bound gate, "
         "512x512x256, normal, deviation 1, seed 0 "
-        "largest error: 0.0303, element bound gate, 512x512x256, normal, deviation 1, seed 0 "
+        "largest absolute error: 0.0303, element bound gate, 512x512x256, normal, deviation 1, "
+        "seed 0 "
         "8192 x 8192 x 8192, 30 launches: 100.0 us, 10995 TFLOPS, 1.100 [1.080..1.120] of the "
         "speed of torch.mm"
     )
