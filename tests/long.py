@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 
 from kgen.api import build, load_spec, lower
@@ -58,10 +59,11 @@ def mutation_shapes(tile: Tile) -> list[Shape]:
     sizes = [
         (tile.m, tile.n, (3 * tile.stages + 1) * tile.k),
         (tile.m + 1, tile.n + 8, tile.k + 8),
-        (tile.m, tile.n + 1, 2 * tile.k),
         (1, 8, tile.k),
     ]
-    return [shape(tile, *size, "mutation") for size in sizes]
+    odd = shape(tile, tile.m, tile.n + 1, 2 * tile.k, "mutation")
+    # An odd pitch too: no two columns of D are stored together.
+    return [*(shape(tile, *size, "mutation") for size in sizes), replace(odd, ldd=odd.n)]
 
 
 def mutation(spec: Path, part: int, parts: int) -> tuple[int, int, list[str], str]:
