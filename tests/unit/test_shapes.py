@@ -157,12 +157,14 @@ def test_resident_grids_get_second_turns_short_turns_and_cut_tiles():
     assert not any("cluster tiles" in s.why for s in emulator_shapes(plain))
     resident = replace(plain, resident=True)
     turns = [s for s in emulator_shapes(resident) if "cluster tiles" in s.why]
-    assert [(s.m, s.n, s.k) for s in turns] == [(513, 248, 320), (513, 248, 64), (255, 761, 320)]
+    sizes = [(513, 248, 320), (513, 248, 64), (513, 248, 0), (255, 761, 320)]
+    assert [(s.m, s.n, s.k) for s in turns] == sizes
     spread = replace(resident, store_steps=8, cuts=True)
     turns = [s for s in emulator_shapes(spread) if "cluster tiles" in s.why]
     assert [(s.m, s.n, s.k, s.ldd) for s in turns] == [
         (513, 248, 960, 248),
         (513, 248, 64, 248),
+        (513, 248, 0, 248),
         (255, 761, 960, 761),
         (255, 761, 64, 761),
         (1281, 8, 192, 8),
