@@ -21,8 +21,8 @@ from kgen.spec.rules.wgmma import SLAB_M, mma_k, mma_n, slabs_of
 # every CTA, 32 K tiles of 128 x 256 x 128 bytes or 19 us: the time of a K tile goes with its bytes.
 LEAST_SAVING = 32 * 128 * 256 * 128
 # With operands swapped, few rows are multiplied and the time of a K tile goes with its bytes of B.
-# On an H200 cutting gained 4 % where it saved 304 KiB of B in every CTA, and lost 1 % at 192 KiB
-# (benchmarks/hopper_fast/cutting.json).
+# A guess between few points of an H200 (benchmarks/hopper_fast/cutting.json): for one row of tiles
+# cutting gained 4 % where it saved 304 KiB of B in every CTA; for four it lost 13 % at 288 KiB.
 LEAST_SAVING_SWAPPED = 256 * 1024
 
 _SCALE_NOTES = ("scales of A: M of them for a block of K", "scales of B: a row for kScaleN columns")
